@@ -1,4 +1,4 @@
-"""A run's folder: its own, though two runs start in the same second, and files in it that are whole or absent.
+"""A run's folder: its own, though two runs start in the same second, with files that are whole or absent.
 
 The one thing to know: the folder's name is claimed by `mkdir`, which only one process can win, and not by
 looking whether it exists.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +35,23 @@ def create_run_folder(parent: Path | str, label: str, *, now: float | None = Non
     name = f"{stamp}_{re.sub(r'[^A-Za-z0-9_.-]+', '_', label)[:80]}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for attempt in count(1):
-            folder = parent / (name if attempt == 1 else f"{name}_{attempt}")
-            try:
-                folder.mkdir(mode=ONLY_MINE)
-            except FileExistsError:
-                continue
-            return folder
+        return _claim(parent, name)
     except OSError as cause:
         reason = "is a file" if parent.is_file() else (cause.strerror or str(cause)).lower()
         raise ValueError(
             f"out must be a folder that can be written to, got {str(parent)!r}: {reason}"
         ) from cause
-    raise AssertionError("count() has no end")
+
+
+def _claim(parent: Path, name: str) -> Path:
+    attempt = 1
+    while True:
+        folder = parent / (name if attempt == 1 else f"{name}_{attempt}")
+        try:
+            folder.mkdir(mode=ONLY_MINE)
+            return folder
+        except FileExistsError:
+            attempt += 1
 
 
 def write_json(path: Path | str, value: Any) -> None:

@@ -17,7 +17,7 @@ __all__ = ["json_text", "plain"]
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as dict, list, str, int, float, bool and None alone; what has no such form as its repr."""
+    """Return `value` as dict, list, str, int, float, bool and None; what has no such form as its repr."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -72,7 +72,7 @@ class ProgressLine:
             self.write(text)
 
     def write(self, text: str, stream: TextIO | None = None) -> None:
-        """Print `text` and a line end above the progress line, to `stream` or else the progress line's own."""
+        """Print `text` and a line end above the progress line, to `stream` or else where that one goes."""
         target = self.stream if stream is None else stream
         with self._one_at_a_time:
             self._take_away()

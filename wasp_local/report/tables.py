@@ -61,7 +61,7 @@ def staleness_bars(histogram: Mapping[int, int], mean: float) -> str:
 
 
 def _grouped(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Return (label, pushes) from the least tau on: single taus, or equal groups and a tail of at most 1 %."""
+    """Return (label, pushes) from the least tau on: single taus, or equal groups and a small tail."""
     least, most = min(histogram), max(histogram)
     if most - least < BARS:
         return [(str(tau), histogram.get(tau, 0)) for tau in range(least, most + 1)]
@@ -94,7 +94,7 @@ def worker_table(workers: Sequence[WorkerReport]) -> str:
         rows.insert(0, _mean_row(workers))
     table = [["", *heads], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    lines = ["Where the workers' time went"]
+    lines = ["Where the workers' time went, in %"]
     for row in table:
         cells = [
             f"  {row[0]:<{widths[0]}}",
@@ -113,7 +113,7 @@ def _worker_row(report: WorkerReport) -> list[str]:
         *_shares([getattr(report, name) for name in SHARES]),
         figures.count(report.pushes),
         figures.count(report.samples),
-        cores if len(cores) <= len("0-15,32-47") else f"{len(set(report.cores))} cores",
+        cores if len(cores) <= len("32 cores") else f"{len(set(report.cores))} cores",
     ]
 
 
@@ -127,4 +127,4 @@ def _mean_row(workers: Sequence[WorkerReport]) -> list[str]:
 
 def _shares(seconds: Sequence[float]) -> list[str]:
     whole = sum(seconds)
-    return [figures.per_cent(each / whole) if whole > 0 else "-" for each in seconds]
+    return [figures.per_cent(each / whole).removesuffix(" %") if whole > 0 else "-" for each in seconds]
