@@ -8,7 +8,7 @@ fault of ours: please report it).
 
 from __future__ import annotations
 
-__all__ = ["BrokenInvariant", "DataError", "RunError", "Shortage", "WorkerFailed"]
+__all__ = ["BrokenInvariant", "DataError", "RunError", "Shortage", "WorkerFailed", "WorkerTraceback"]
 
 
 class RunError(Exception):
@@ -43,3 +43,13 @@ class DataError(RunError):
 
 class BrokenInvariant(RunError):
     """Something held that this package promises cannot; the shared state is not to be trusted."""
+
+
+class WorkerTraceback(Exception):
+    """The traceback that Python printed in a worker, as the cause of a `WorkerFailed`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return "\n\n" + str(self.args[0]).rstrip()

@@ -108,3 +108,4 @@ class WorkerReport(NamedTuple):
     compute: float
     push: float
     wait: float
+    evaluate: float = 0.0  # its share of the test set, in forced syncs

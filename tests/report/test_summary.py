@@ -18,7 +18,9 @@ from wasp_local.report.summary import Result
 
 
 def worker(number: int, **changed: object) -> WorkerReport:
-    whole = WorkerReport(WorkerId(number), 100 + number, (number,), 1, 312, 20_000, 0.1, 0.2, 9.2, 0.3, 0.2)
+    whole = WorkerReport(
+        WorkerId(number), 100 + number, (number,), 1, 312, 20_000, 0.1, 0.2, 9.2, 0.3, 0.15, 0.05
+    )
     return whole._replace(**changed)  # type: ignore[arg-type]
 
 
@@ -61,10 +63,10 @@ Staleness      mean 0.99 updates between a worker's pull and its push
     2      11    1.8 %  #
 
 Where the workers' time went, in %
-            data  pull  compute  push  wait  pushes  samples  cores
-  mean       1.0   2.0     92.0   3.0   2.0     312   20,000
-  worker 0   1.0   2.0     92.0   3.0   2.0     312   20,000      0
-  worker 1   1.0   2.0     92.0   3.0   2.0     312   20,000    2-3
+            data  pull  compute  push  test  wait  pushes  samples  cores
+  mean       1.0   2.0     92.0   3.0   0.5   1.5     312   20,000
+  worker 0   1.0   2.0     92.0   3.0   0.5   1.5     312   20,000      0
+  worker 1   1.0   2.0     92.0   3.0   0.5   1.5     312   20,000    2-3
 
 Protocol       wasp
 Usable cores   2 of 8
@@ -121,8 +123,8 @@ def test_many_workers_are_cut_and_the_rest_counted():
 
 
 def test_a_worker_without_time_has_dashes():
-    idle = worker(0, data=0.0, pull=0.0, compute=0.0, push=0.0, wait=0.0, pushes=0, samples=0)
-    assert re.search(r"worker 0 +- +- +- +- +- +0 +0 +0$", str(result(workers=(idle,))), re.MULTILINE)
+    idle = worker(0, data=0.0, pull=0.0, compute=0.0, push=0.0, wait=0.0, evaluate=0.0, pushes=0, samples=0)
+    assert re.search(r"worker 0 +- +- +- +- +- +- +0 +0 +0$", str(result(workers=(idle,))), re.MULTILINE)
 
 
 def test_one_worker_has_no_row_of_the_mean():
@@ -145,9 +147,9 @@ reports = st.builds(
     st.integers(1, 99_999),
     st.lists(st.integers(0, 255), max_size=40).map(tuple),
     st.integers(1, 64),
-    st.integers(0, 10**6),
-    st.integers(0, 10**8),
-    *[st.floats(0, 1e6)] * 5,
+    st.integers(0, 10**6 - 1),
+    st.integers(0, 10**7 - 1),
+    *[st.floats(0, 1e6)] * 6,
 )
 
 

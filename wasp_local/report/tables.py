@@ -20,7 +20,14 @@ LABEL = 15  # columns of a label and the space behind it
 BAR = 44  # columns of the longest bar
 BARS = 12  # most rows of the histogram
 WORKERS = 16  # most rows of the workers' table
-SHARES = ("data", "pull", "compute", "push", "wait")  # fields of WorkerReport in the order of a step
+SHARES = {  # heading: field of WorkerReport, in the order of a step
+    "data": "data",
+    "pull": "pull",
+    "compute": "compute",
+    "push": "push",
+    "test": "evaluate",
+    "wait": "wait",
+}
 
 
 def labelled(lines: Sequence[tuple[str, str]]) -> str:
@@ -110,7 +117,7 @@ def _worker_row(report: WorkerReport) -> list[str]:
     cores = figures.core_ranges(report.cores)
     return [
         f"worker {report.worker}",
-        *_shares([getattr(report, name) for name in SHARES]),
+        *_shares([getattr(report, name) for name in SHARES.values()]),
         figures.count(report.pushes),
         figures.count(report.samples),
         cores if len(cores) <= len("32 cores") else f"{len(set(report.cores))} cores",
@@ -119,7 +126,7 @@ def _worker_row(report: WorkerReport) -> list[str]:
 
 def _mean_row(workers: Sequence[WorkerReport]) -> list[str]:
     """Return the row of the mean worker; its shares are of all workers' time together."""
-    total = [sum(getattr(each, name) for each in workers) for name in SHARES]
+    total = [sum(getattr(each, name) for each in workers) for name in SHARES.values()]
     pushes = sum(each.pushes for each in workers) / len(workers)
     samples = sum(each.samples for each in workers) / len(workers)
     return ["mean", *_shares(total), figures.count(pushes), figures.count(samples), ""]
@@ -127,4 +134,6 @@ def _mean_row(workers: Sequence[WorkerReport]) -> list[str]:
 
 def _shares(seconds: Sequence[float]) -> list[str]:
     whole = sum(seconds)
-    return [figures.per_cent(each / whole).removesuffix(" %") if whole > 0 else "-" for each in seconds]
+    if not whole > 0:
+        return ["-"] * len(seconds)
+    return [figures.per_cent(each / whole).removesuffix(" %").replace("100.0", "100") for each in seconds]
