@@ -1,7 +1,7 @@
 """Which samples are in which batch: the whole run's plan, worked out from a few numbers.
 
-The one thing to know: batches are numbered 0, 1, ... over all epochs, and a batch's samples depend on the seed
-and its number alone. So the order is the same for any number of workers, and whoever claims a number knows its
+The one thing to know: batches are numbered 0, 1, ... over all epochs, and a batch's samples depend on the
+seed and its number alone: the order is the same for any number of workers, and who claims a number knows its
 samples.
 """
 
