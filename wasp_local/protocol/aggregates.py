@@ -7,7 +7,7 @@ from typing import Annotated
 
 from wasp_local.params import about, at_least, check_fields
 
-__all__ = ["AllWorkers", "Groups", "Single"]
+__all__ = ["AllWorkers", "Softsync", "Single"]
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Single:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Every `size` gradients, in the order in which they come, are averaged to one update (n-softsync)."""
+class Softsync:
+    """Every c = workers / n gradients, as they come, make one update (n-softsync; Zhang et al. 2016)."""
 
-    size: Annotated[int, at_least(1), about("gradients averaged to one update; c in the paper")] = 2
+    n: Annotated[int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")] = 1
     within_epoch = False
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def gradients(self, workers: int) -> int:
-        """The size, whatever the number of workers."""
-        return self.size
+        """c, rounded down, and at least 1."""
+        return max(1, workers // self.n)
 
 
 @dataclass(frozen=True)

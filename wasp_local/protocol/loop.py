@@ -82,5 +82,5 @@ def worker_loop(pull: PullRule) -> Generator[Request, Any, None]:
         yield Compute(batch)
         yield Push(batch)
         steps += 1
-        if pull.local_steps and not pull.due(steps):
-            yield LocalStep()
+        if pull.local_steps:
+            yield LocalStep()  # also where a pull follows: the worker's own optimizer must not miss a gradient

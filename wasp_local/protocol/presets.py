@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, ParamSpec
 
 from wasp_local.params import about, above, at_least, check_values, parameters
-from wasp_local.protocol.aggregates import AllWorkers, Groups, Single
+from wasp_local.protocol.aggregates import AllWorkers, Softsync, Single
 from wasp_local.protocol.gates import Always, Bounded, Lockstep
 from wasp_local.protocol.pulls import EveryStep, EverySteps, OnStore
 from wasp_local.protocol.rules import Protocol, WeightRule
@@ -100,14 +100,14 @@ def downpour(
 
 @preset
 def softsync(
-    group: Annotated[int, at_least(1), about("gradients averaged to one update; c in the paper")] = 2,
+    n: Annotated[int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")] = 1,
     sync_every: SyncEvery = None,
     sync_seconds: SyncSeconds = None,
     weight: Weight = Constant(),
 ) -> Protocol:
-    """n-softsync: every `group` gradients, as they come, make one update (Zhang, Gupta, Lian, Liu 2016)."""
+    """n-softsync: every workers / n gradients, as they come, make one update (Zhang, Gupta, Lian, Liu 2016)."""
     return Protocol(
-        "softsync", EveryStep(), Always(), Groups(group), weight, ForcedSync(sync_every, sync_seconds)
+        "softsync", EveryStep(), Always(), Softsync(n), weight, ForcedSync(sync_every, sync_seconds)
     )
 
 

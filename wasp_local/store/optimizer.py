@@ -146,12 +146,14 @@ class ShardOptimizer:
             self._step_some(range(len(gradients)), gradients, scale, first=False)
             return
         present = [index for index, gradient in enumerate(gradients) if gradient is not None]
-        for first in (True, False):
-            some = [index for index in present if bool(self._started[index]) is not first]
-            if some:
-                self._step_some(some, gradients, scale, first)
-                for index in some:
-                    self._started[index] = 1
+        fresh = [index for index in present if not self._started[index]]
+        known = [index for index in present if self._started[index]]
+        if fresh:
+            self._step_some(fresh, gradients, scale, first=True)
+        if known:
+            self._step_some(known, gradients, scale, first=False)
+        for index in fresh:
+            self._started[index] = 1
 
     def _step_some(
         self, some: Sequence[int], gradients: Gradients, scale: torch.Tensor | None, first: bool
