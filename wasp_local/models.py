@@ -54,5 +54,3 @@ def build(name: str, classes: int, channels: int) -> nn.Module:
         raise ValueError(f"model {name} takes images of 3 channels, got data with {channels}: use lenet5")
     model: nn.Module = models.get_model(name, weights=None, num_classes=classes)
     return model
-
-
