@@ -43,7 +43,9 @@ def checked_model(model: Any) -> torch.nn.Module:
                 f"model must have parameters of a float dtype, got {name!r} of dtype {parameter.dtype}"
             )
     for name, module in model.named_modules():
-        if getattr(module, "sparse", False) and isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag):
+        if getattr(module, "sparse", False) and isinstance(
+            module, torch.nn.Embedding | torch.nn.EmbeddingBag
+        ):
             raise ValueError(f"model must have embeddings with sparse=False, got sparse=True in {name!r}")
     return model
 
@@ -79,7 +81,9 @@ def built_scheduler(scheduler: Any, optimizer: Optimizer) -> LRScheduler | None:
             f"from it, got {type(made).__name__}"
         )
     if made.optimizer is not optimizer:
-        raise ValueError("scheduler must be built over the optimizer that the run is given, got one over another")
+        raise ValueError(
+            "scheduler must be built over the optimizer that the run is given, got one over another"
+        )
     return made
 
 

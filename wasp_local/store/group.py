@@ -173,7 +173,9 @@ class GradientGroup:
     def _acquire(self) -> None:
         if self._lock.acquire(self._still_wanted):
             self._lock.release()
-            raise BrokenInvariant("a worker died while it added its gradient to a group, which may be one short")
+            raise BrokenInvariant(
+                "a worker died while it added its gradient to a group, which may be one short"
+            )
 
 
 class _Place(NamedTuple):
@@ -223,7 +225,9 @@ def reduce_group(
         return gradients[0], 0.0
     mean = [
         [
-            _weighted_sum([gradients[index][shard][slot] for index in order], [each / total for each in shares])
+            _weighted_sum(
+                [gradients[index][shard][slot] for index in order], [each / total for each in shares]
+            )
             for slot in range(len(gradients[0][shard]))
         ]
         for shard in range(len(gradients[0]))

@@ -58,9 +58,7 @@ class LocalOptimizer:
     def __init__(self, recipe: OptimizerRecipe, replica: Replica) -> None:
         self._replica = replica
         self._optimizers = [
-            ShardOptimizer(
-                recipe, plan, private_memory(plan, recipe.schema(plan.group, plan.dtype), flat)
-            )
+            ShardOptimizer(recipe, plan, private_memory(plan, recipe.schema(plan.group, plan.dtype), flat))
             for plan, flat in zip(replica.plans, replica.flats, strict=True)
         ]
 

@@ -35,7 +35,9 @@ class SchedulePlan(NamedTuple):
     names: tuple[str, ...]
 
 
-def tabulate(optimizer: Optimizer, scheduler: LRScheduler | None, updates: int) -> tuple[tuple[str, ...], list[Row]]:
+def tabulate(
+    optimizer: Optimizer, scheduler: LRScheduler | None, updates: int
+) -> tuple[tuple[str, ...], list[Row]]:
     """What each of `updates` updates finds in the param groups, the scheduler being stepped after each.
 
     The optimizer's groups and the scheduler are put back as they were.

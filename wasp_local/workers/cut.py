@@ -92,8 +92,6 @@ class Cuts:
         number = self._control.set_task(task)
         self.wait_until(
             lambda: all(
-                words.done >= number
-                for words in self._control.workers
-                if words.state == WorkerState.TRAINING
+                words.done >= number for words in self._control.workers if words.state == WorkerState.TRAINING
             )
         )

@@ -97,9 +97,7 @@ class Driver:
         self._samples = 0
         self._stepped = False
         self._notified_limit = -1
-        self._local = (
-            LocalOptimizer(shared.store.plan.recipe, replica) if protocol.pull.local_steps else None
-        )
+        self._local = LocalOptimizer(shared.store.plan.recipe, replica) if protocol.pull.local_steps else None
         self._size = protocol.aggregate.gradients(self.workers)
         self._group = shared.group(self._apply_group, self._next_size) if shared.group else None
         self._clock_at = time.perf_counter()

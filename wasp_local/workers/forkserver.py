@@ -57,7 +57,9 @@ def _obey(control: socket.socket, children: set[int]) -> bool:
     return True
 
 
-def _start(control: socket.socket, settings: dict[str, Any], descriptors: list[int], children: set[int]) -> None:
+def _start(
+    control: socket.socket, settings: dict[str, Any], descriptors: list[int], children: set[int]
+) -> None:
     pid = os.fork()
     if pid == 0:
         try:

@@ -218,9 +218,7 @@ class ForkserverLauncher:
             self._server.kill()
             self._server.wait()
 
-    def _receive_until(
-        self, wanted: Callable[[str, list[int]], bool], timeout: float
-    ) -> list[int] | None:
+    def _receive_until(self, wanted: Callable[[str, list[int]], bool], timeout: float) -> list[int] | None:
         self._control.settimeout(timeout)
         while True:
             try:
@@ -236,4 +234,3 @@ class ForkserverLauncher:
                 self._running.discard(numbers[0])
             if wanted(kind, numbers):
                 return numbers
-

@@ -62,7 +62,10 @@ class _Pickler(cloudpickle.Pickler):
     def _take_whole_unless_importable(self, name: str | None) -> None:
         if not name or name == "__main__" or name not in sys.modules:
             return
-        if not _importable(name.partition(".")[0]) and name not in cloudpickle.list_registry_pickle_by_value():
+        if (
+            not _importable(name.partition(".")[0])
+            and name not in cloudpickle.list_registry_pickle_by_value()
+        ):
             cloudpickle.register_pickle_by_value(sys.modules[name])
             self._whole.append(sys.modules[name])
 
@@ -152,7 +155,7 @@ def _tensor_from(
     return tensor.requires_grad_(requires_grad)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _importable(root: str) -> bool:
     if root in sys.builtin_module_names or root in sys.stdlib_module_names:
         return True

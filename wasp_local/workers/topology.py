@@ -49,7 +49,11 @@ def usable_cores(root: Path = Path("/")) -> UsableCores:
     quota = _smallest_quota(root)
     if quota is not None and math.ceil(quota[0]) < len(mask):
         cores, where = quota
-        return UsableCores(max(1, math.ceil(cores)), mask, f"{max(1, math.ceil(cores))} of {exist}: quota of {cores:g} cores in {where}")
+        return UsableCores(
+            max(1, math.ceil(cores)),
+            mask,
+            f"{max(1, math.ceil(cores))} of {exist}: quota of {cores:g} cores in {where}",
+        )
     return UsableCores(len(mask), mask, source)
 
 

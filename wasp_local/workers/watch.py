@@ -68,7 +68,9 @@ class Crew:
         self._output = output
         self._clock_of = clock_of
 
-    def start(self, placement: Placement, sys_path: Sequence[str], payload: Segment, segment: Segment) -> None:
+    def start(
+        self, placement: Placement, sys_path: Sequence[str], payload: Segment, segment: Segment
+    ) -> None:
         """Start one worker for each place."""
         for worker, cores in enumerate(placement.cores_of):
             settings = Settings(
@@ -243,4 +245,3 @@ def _how_it_ended(status: int | None) -> str:
         signal.SIGABRT: "compiled code gave up; its message stands above",
     }.get(signal.Signals(-status), "sent from outside the run")
     return f"was killed by signal {-status} ({name}): {likely}"
-
