@@ -111,7 +111,7 @@ class Fit:
         )
         self.progress = ProgressLine(self.length.plan.total_samples, quiet=config.quiet)
 
-    # -- start --------------------------------------------------------------------------------------------------
+    # start
 
     def _share(self) -> SharedState:
         trainer, config = self.trainer, self.config
@@ -161,9 +161,10 @@ class Fit:
             run_folder=self.folder,
         )
 
-    # -- lead ---------------------------------------------------------------------------------------------------
+    # lead
 
     def run(self) -> Result:
+        """Train, and say what came of it."""
         self._open_folder()
         self.progress.say(self._opening())
         for warning in self.placement.warnings:
@@ -229,7 +230,7 @@ class Fit:
     def _on_output(self, worker: int, stream: str, line: str) -> None:
         self.progress.write(f"[worker {worker}] {line}", sys.stdout if stream == "stdout" else sys.stderr)
 
-    # -- end ----------------------------------------------------------------------------------------------------
+    # end
 
     def _bring_back(self) -> None:
         self.state.bring_back()
@@ -282,6 +283,7 @@ class Fit:
         return result
 
     def close(self) -> None:
+        """Let go of everything; also after an error."""
         self.progress.close()
         if self.metrics:
             self.metrics.close()

@@ -44,7 +44,7 @@ class Segment:
     def words(self, offset: int, count: int) -> memoryview:
         return memoryview(self._map)[offset : offset + 8 * count].cast("q")
 
-    def doubles(self, offset: int, count: int) -> memoryview:
+    def doubles(self, offset: int, count: int) -> memoryview[float]:
         return memoryview(self._map)[offset : offset + 8 * count].cast("d")
 
     def tensor(self, offset: int, numel: int, dtype: torch.dtype) -> torch.Tensor:

@@ -4,9 +4,9 @@ The one thing to know: buffers have no gradients, so pushes don't carry them. In
 its buffers down, the coordinator makes the common ones, and all workers take those up. Float buffers become the
 mean over the workers; integer ones (BatchNorm's `num_batches_tracked`) grow by what all workers counted.
 
-memory     | written by                | read by     | order relied on                    | after a kill it means
-own[i]     | worker i, task GATHER     | coordinator | whole before done[i] says so       | last buffers worker i laid down
-common     | coordinator, between tasks| workers     | whole before task PULL is asked    | buffers of the last sync
+memory | written by                 | read by     | order relied on                 | after a kill it means
+own[i] | worker i, task GATHER      | coordinator | whole before done[i] says so    | last that worker i laid down
+common | coordinator, between tasks | workers     | whole before task PULL is asked | buffers of the last sync
 """
 
 from __future__ import annotations

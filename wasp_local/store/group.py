@@ -3,12 +3,12 @@
 The one thing to know: the gradients are summed in the order of their batches, not of their arrival, so that a
 group of the same batches gives the same bits whoever computed them and whenever they came.
 
-word          | written by                 | read by        | order relied on               | after a kill it means
-lock          | holder                     | all            | robust: freed by the kernel   | the counts may be one behind
-RESERVED      | holder of the lock         | depositors     | -                             | places given out
-READY         | holder of the lock         | depositors     | after the place is filled     | places filled
-SIZE          | holder of the lock         | depositors     | with RESERVED = READY = 0     | how many make the group
-place k       | who reserved it            | who applies    | filled before READY counts it | a gradient, whole if counted
+word     | written by         | read by     | order relied on               | after a kill it means
+lock     | holder             | all         | robust: freed by the kernel   | the counts may be one behind
+RESERVED | holder of the lock | depositors  | -                             | places given out
+READY    | holder of the lock | depositors  | after the place is filled     | places filled
+SIZE     | holder of the lock | depositors  | with RESERVED = READY = 0     | how many make the group
+place k  | who reserved it    | who applies | filled before READY counts it | a gradient, whole if counted
 
 A group is full from the last deposit until it has been applied; whoever wants to deposit meanwhile waits.
 """

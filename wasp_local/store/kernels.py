@@ -44,6 +44,10 @@ class Kernel(Protocol):
         """
 
 
+# torch's stubs ask for tuples and lists where its operators take any sequence.
+_fused_sgd: Any = torch._fused_sgd_
+
+
 def _sgd(
     params: Tensors,
     gradients: Tensors,
@@ -52,7 +56,7 @@ def _sgd(
     scale: torch.Tensor | None,
     first: bool,
 ) -> None:
-    torch._fused_sgd_(
+    _fused_sgd(
         params,
         gradients,
         state.get("momentum_buffer", []),

@@ -129,8 +129,8 @@ class ShardOptimizer:
         """Apply one gradient.
 
         Args:
-            gradients: one a parameter, of its shape; None where it has none. Scaled in place where the weight
-                scales the gradient.
+            gradients: one a parameter, of its shape; None where it has none. Scaled in place where the
+                weight scales the gradient.
             weight: the staleness weight, > 0.
             settings: scheduled hyperparameters of this update, such as the learning rate.
         """
@@ -162,7 +162,7 @@ class ShardOptimizer:
             for index in some:
                 self._step_by_loop(index, gradients, scale, first)
             return
-        chosen = [gradients[index] for index in some]
+        chosen = [gradient for index in some if (gradient := gradients[index]) is not None]
         if len(some) == len(self._params):
             self._fused(self._params, chosen, self._state, self._settings, scale, first)
             return

@@ -292,7 +292,7 @@ class ControlBlock:
 class WorkerWords:
     """One worker's row: written by that worker alone, read by anyone."""
 
-    def __init__(self, row: memoryview, reals: memoryview, bins: memoryview) -> None:
+    def __init__(self, row: memoryview, reals: memoryview[float], bins: memoryview) -> None:
         self.row = row
         self.reals = reals
         self.bins = bins

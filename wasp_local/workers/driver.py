@@ -110,7 +110,7 @@ class Driver:
             Sync: self._sync,
         }
 
-    # -- what gate and weight see -------------------------------------------------------------------------------
+    # what gate and weight see
 
     @property
     def clock(self) -> int:
@@ -146,7 +146,7 @@ class Driver:
             total += sum(words.bins)
         return (fresher + equal / 2) / total if total else 0.5
 
-    # -- a loop over batches ------------------------------------------------------------------------------------
+    # a loop over batches
 
     def batches(self, span: Span) -> Iterator[int]:
         """Yield the batches this worker claims; `finish_batch` is to be called for each, else it is skipped."""
@@ -215,7 +215,7 @@ class Driver:
         self._words.spend(spent, now - self._clock_at)
         self._clock_at = now
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # answers
 
     def _gate(self, _: Gate) -> Opening:
         opening = self._opening()
@@ -296,9 +296,11 @@ class Driver:
                 if task == Task.RELEASE:
                     return
                 self._notify()
-            done = number
-            self._control.bell.wait(lambda done=done: self._control.task[0] != done, self._still_wanted)
+            self._control.bell.wait(self._another_task, self._still_wanted)
             self.lap(Spent.WAIT)
+
+    def _another_task(self) -> bool:
+        return self._control.task[0] != self._words.done
 
     def _do(self, task: Task) -> None:
         if task == Task.GATHER:
@@ -320,7 +322,7 @@ class Driver:
             self._control.test_correct[batch] = correct
         self.lap(Spent.EVALUATE)
 
-    # -- pushing ------------------------------------------------------------------------------------------------
+    # pushing
 
     def _weigh(self, tau: int) -> float:
         return self._protocol.weight(tau, self)

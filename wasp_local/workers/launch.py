@@ -73,7 +73,12 @@ class Launcher(Protocol):
 
 def make_launcher(start_method: str) -> Launcher:
     """The launcher of a start method, one of `START_METHODS`."""
-    return {"forkserver": ForkserverLauncher, "spawn": SpawnLauncher, "fork": ForkLauncher}[start_method]()
+    kinds: dict[str, type[Launcher]] = {
+        "forkserver": ForkserverLauncher,
+        "spawn": SpawnLauncher,
+        "fork": ForkLauncher,
+    }
+    return kinds[start_method]()
 
 
 def _python(module: str, function: str, settings: str) -> list[str]:

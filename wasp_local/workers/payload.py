@@ -35,7 +35,7 @@ class _Piece(NamedTuple):
     nbytes: int
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """Keeps tensors' bytes out of the stream, and takes whole what a fresh process could not import."""
 
     def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
@@ -134,12 +134,13 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _bytes_of(storage: torch.UntypedStorage) -> memoryview:
     if not storage.nbytes():
         return memoryview(b"")
-    return memoryview(torch.tensor([], dtype=torch.uint8).set_(storage).numpy())
+    array: Any = torch.tensor([], dtype=torch.uint8).set_(storage).numpy()
+    return memoryview(array)
 
 
 def _storage_from(buffer: Any, nbytes: int) -> torch.UntypedStorage:
     if not nbytes:
-        return torch.UntypedStorage(0)
+        return torch.empty(0).untyped_storage()
     return torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
 
 

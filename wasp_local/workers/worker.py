@@ -95,5 +95,5 @@ class Worker:
             RuntimeError: called without a batch, or twice for one.
         """
         self._driver.require_batch()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self._driver.finish_batch(loss.item())
