@@ -1,0 +1,22 @@
+"""What holds for every test: it leaves nothing behind (see `leftovers`), and knows where real data may lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["leftovers"]
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = "WASP_LOCAL_DATA"
+
+
+@pytest.fixture(scope="session")
+def real_mnist() -> Path:
+    """The folder that holds MNIST/raw with the original files, or skip."""
+    data = Path(os.environ.get(DATA, ROOT.parent / "shared" / "data")).resolve()
+    if not (data / "mnist" / "MNIST" / "raw").is_dir():
+        pytest.skip(f"no MNIST in {data}: set {DATA} to a folder that holds mnist/MNIST/raw")
+    return data / "mnist"
