@@ -147,7 +147,8 @@ def decode(data: Any, what: str = "data") -> TensorData | LiveData:
             f"{what} must be a pair (inputs, targets) of tensors, or a data set with len() and items by "
             f"index, got {type(data).__name__}"
         )
-    return _decode_items(data, what)
+    with _generators_kept():
+        return _decode_items(data, what)
 
 
 def _is_array(value: Any) -> bool:
@@ -203,7 +204,10 @@ def _read_all(dataset: Any, length: int) -> Batch:
     whole: list[torch.Tensor] = []
     for start in range(0, length, CHUNK):
         stop = min(start + CHUNK, length)
-        parts = default_collate([dataset[index] for index in range(start, stop)])
+        items = [dataset[index] for index in range(start, stop)]
+        parts = default_collate(items)
+        if not all(isinstance(part, torch.Tensor) for part in parts):
+            raise TypeError(f"got ({', '.join(type(each).__name__ for each in items[0])})")
         if not whole:
             whole = [part.new_empty((length, *part.shape[1:])) for part in parts]
         for tensor, part in zip(whole, parts, strict=True):
@@ -218,9 +222,8 @@ def _read_all(dataset: Any, length: int) -> Batch:
 
 def _draws(dataset: Any, length: int) -> bool:
     """Whether items differ when they are read again."""
-    with _generators_kept():
-        probed = islice(cycle(range(length)), PROBES)
-        return any(not _same(dataset[index], dataset[index]) for index in probed)
+    probed = islice(cycle(range(length)), PROBES)
+    return any(not _same(dataset[index], dataset[index]) for index in probed)
 
 
 def _same(one: Any, other: Any) -> bool:
