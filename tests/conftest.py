@@ -6,11 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["leftovers"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = "WASP_LOCAL_DATA"
+
+# No example has a deadline: how long it takes says more about the machine than about the code.
+settings.register_profile(
+    "wasp_local", parent=settings.get_profile("ci" if "CI" in os.environ else "default"), deadline=None
+)
+settings.load_profile("wasp_local")
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,9 @@ def read(folder: Path, file: File) -> NDArray[np.uint8]:
     """
     path, data = _found(folder, file)
     if data[:4] != file.magic:
-        raise DataError(f"{path} must begin with {file.magic.hex(' ')}, got {data[:4].hex(' ')}: {AGAIN}")
+        raise DataError(
+            f"{path} must begin with {file.magic.hex(' ')}, got {data[:4].hex(' ') or 'nothing'}: {AGAIN}"
+        )
     if len(data) != file.nbytes:
         raise DataError(f"{path} must have {file.nbytes:,} bytes unpacked, got {len(data):,}: {AGAIN}")
     if _md5(data) != file.md5:
