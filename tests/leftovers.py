@@ -25,8 +25,8 @@ import time
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-import psutil
 import pytest
 
 PROC = Path("/proc")
@@ -128,35 +128,67 @@ def native_left(most: int) -> list[str]:
     return [f"native thread: {name}" for _, name in sorted(native_threads().items())[most:]]
 
 
+class Process(NamedTuple):
+    """What the kernel tells of a process."""
+
+    parent: int
+    started: int
+    state: str
+    name: str
+
+
 def processes() -> Held:
     """Descendants of this process, and orphans that carry its mark."""
-    held: Held = {}
-    children = (child.pid for child in psutil.Process().children(recursive=True))
-    for pid in {*children, *marked_pids(f"{MARK}={os.environ[MARK]}".encode())}:
-        try:
-            process = psutil.Process(pid)
-            ended = process.status() == psutil.STATUS_ZOMBIE
-            command = process.name() if ended else " ".join(process.cmdline())
-            held[pid, process.create_time()] = f"{pid} ({process.status()}) {command[:200]}"
-        except psutil.NoSuchProcess:
-            continue  # it has ended
-    return held
+    table = process_table()
+    own = os.getpid()
+    return {
+        (pid, process.started): f"{pid} ({process.state}) {command_of(pid) or process.name}"
+        for pid, process in table.items()
+        if own in ancestors(pid, table)
+        or (process.started >= table[own].started and pid != own and marked(pid))
+    }
 
 
-def marked_pids(mark: bytes) -> list[int]:
-    """The processes that were started with this text in their environment."""
-    pids = []
+def process_table() -> dict[int, Process]:
+    """Every process, by its number."""
+    table = {}
     for entry in os.listdir(PROC):
-        if not entry.isdecimal() or int(entry) == os.getpid():
-            continue
-        try:
-            if mark in (PROC / entry / "environ").read_bytes().split(b"\0"):
-                pids.append(int(entry))
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
-        except PermissionError:
-            continue  # another user's, so none of ours
-    return pids
+        if entry.isdecimal():
+            try:
+                with open(f"{PROC}/{entry}/stat", "rb") as stat:
+                    name, _, rest = stat.read().decode(errors="replace").partition("(")[2].rpartition(")")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended
+            numbers = rest.split()
+            table[int(entry)] = Process(int(numbers[1]), int(numbers[19]), numbers[0], name)
+    return table
+
+
+def ancestors(pid: int, table: dict[int, Process]) -> Iterator[int]:
+    """The parent of a process, its parent, and so on."""
+    while (process := table.get(pid)) is not None:
+        pid = process.parent
+        yield pid
+
+
+def marked(pid: int) -> bool:
+    """Whether this session started the process, or one that started it."""
+    try:
+        with open(f"{PROC}/{pid}/environ", "rb") as environ:
+            return f"{MARK}={os.environ[MARK]}".encode() in environ.read().split(b"\0")
+    except PermissionError:
+        return False  # another user's
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # it has ended
+
+
+def command_of(pid: int) -> str:
+    """What was typed to start a process; "" if it has ended."""
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as line:
+            return line.read().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def descriptors() -> Held:

@@ -97,7 +97,7 @@ def test_unable_to_look():
 
 LEFT = {
     "child": "process: ",
-    "zombie": "(zombie)",
+    "zombie": "(Z) true",
     "orphan": "process: ",
     "descriptor": "descriptor: ",
     "memfd_mapping": "memfd:left",
