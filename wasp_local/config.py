@@ -72,6 +72,7 @@ class RunConfig:
         check_fields(self)
         self._settle_length()
         self._settle_consistency()
+        self._settle_threads()
         self.protocol.check_workers(self.workers)
 
     def _settle_length(self) -> None:
@@ -90,6 +91,15 @@ class RunConfig:
             raise ValueError(
                 f"consistency must be 'hogwild' with protocol {self.protocol.name}, got {self.consistency!r}: "
                 "its workers compute on the store itself, so there is no pull that a lock could guard"
+            )
+
+    def _settle_threads(self) -> None:
+        if self.start_method == "fork" and self.threads is None:
+            object.__setattr__(self, "threads", 1)
+        elif self.start_method == "fork" and self.threads != 1:
+            raise ValueError(
+                f"threads must be 1 with start_method 'fork', got {self.threads}: the compute threads of this "
+                "process do not survive a fork, and a worker would wait for them for ever"
             )
 
     def as_dict(self) -> dict[str, Any]:

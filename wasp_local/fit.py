@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from wasp_local.config import RunConfig
 from wasp_local.data.plan import BatchPlan
@@ -36,17 +37,26 @@ from wasp_local.workers.counters import Counters, mean, staleness_histogram, wor
 from wasp_local.workers.driver import Span
 from wasp_local.workers.entry import EvaluationJob, Job
 from wasp_local.workers.setup import SharedState, share
-from wasp_local.workers.topology import plan_placement
+from wasp_local.workers.topology import UsableCores, plan_placement
 from wasp_local.workers.worker import Worker
 
-if TYPE_CHECKING:
-    from wasp_local.trainer import Trainer
-
-__all__ = ["Fit", "Moment"]
+__all__ = ["Fit", "Loss", "Moment", "Told"]
 
 TEST_BATCH_SIZE = 256
 Data = TensorData | LiveData
 Loss = Callable[[Any, Any], torch.Tensor]
+
+
+class Told(NamedTuple):
+    """What a `Trainer` was told, checked."""
+
+    model: torch.nn.Module
+    optimizer: Optimizer
+    scheduler: LRScheduler | None
+    loss: Loss
+    callbacks: Sequence[Callable[[Moment], object]]
+    config: RunConfig
+    usable: UsableCores
 
 
 class Moment:
@@ -68,7 +78,7 @@ class Moment:
     def model(self) -> torch.nn.Module:
         """The user's model with the parameters of this moment copied into it."""
         self._fit.state.bring_back()
-        return self._fit.trainer.model
+        return self._fit.told.model
 
     def stop(self, reason: str = "a callback stopped it") -> None:
         """End the run here; its weights will be those of this moment."""
@@ -84,15 +94,15 @@ class _Length(NamedTuple):
 class Fit:
     """One call of `fit`."""
 
-    def __init__(self, trainer: Trainer, train: Data, test: Data | None) -> None:
-        config = trainer.config
-        self.trainer, self.config = trainer, config
+    def __init__(self, told: Told, train: Data, test: Data | None) -> None:
+        config = told.config
+        self.told, self.config = told, config
         self.train, self.test = train, test
         if config.target_accuracy is not None and test is None:
             raise ValueError(
                 f"target_accuracy={config.target_accuracy} needs a test set: fit(train, test), got none"
             )
-        if isinstance(trainer.scheduler, ReduceLROnPlateau) and test is None:
+        if isinstance(told.scheduler, ReduceLROnPlateau) and test is None:
             raise ValueError("scheduler ReduceLROnPlateau needs a test set: fit(train, test), got none")
         self.length = _length(config, len(train))
         self.stopped = self.length.text
@@ -100,7 +110,7 @@ class Fit:
         self.metrics: MetricsLog | None = None
         self.evaluations: list[Evaluation] = []
         self.placement = plan_placement(
-            config.workers, trainer.usable, config.threads, config.pin, os.environ
+            config.workers, told.usable, config.threads, config.pin, os.environ
         )
         self.state = self._share()
         self.counters = Counters(
@@ -114,49 +124,49 @@ class Fit:
     # start
 
     def _share(self) -> SharedState:
-        trainer, config = self.trainer, self.config
-        stepped = None if isinstance(trainer.scheduler, ReduceLROnPlateau) else trainer.scheduler
+        told, config = self.told, self.config
+        stepped = None if isinstance(told.scheduler, ReduceLROnPlateau) else told.scheduler
         test_batches = 0 if self.test is None else -(-len(self.test) // TEST_BATCH_SIZE)
         return share(
-            trainer.model,
-            trainer.optimizer,
+            told.model,
+            told.optimizer,
             config.protocol,
             str(config.consistency),
             config.workers,
-            tabulate(trainer.optimizer, stepped, self.length.updates),
+            tabulate(told.optimizer, stepped, self.length.updates),
             test_batches,
         )
 
     def _job(self) -> Job:
-        trainer = self.trainer
+        told = self.told
         evaluation = None
         if self.test is not None:
-            evaluation = EvaluationJob(self.test, TEST_BATCH_SIZE, trainer.loss)
+            evaluation = EvaluationJob(self.test, TEST_BATCH_SIZE, told.loss)
         span = Span(0, self.length.plan, held=True)
-        train_fn = _TrainFunction(span, self.train, trainer.loss)
+        train_fn = _TrainFunction(span, self.train, told.loss)
         return Job(
-            train_fn, trainer.model, self.config.protocol, self.state.plans, self.config.seed, evaluation
+            train_fn, told.model, self.config.protocol, self.state.plans, self.config.seed, evaluation
         )
 
     def _open_folder(self) -> None:
         if self.config.out is None:
             return
-        label = f"{type(self.trainer.model).__name__.lower()}-{self.config.protocol.name}"
+        label = f"{type(self.told.model).__name__.lower()}-{self.config.protocol.name}"
         self.folder = create_run_folder(self.config.out, label)
-        told = {**self.config.as_dict(), "optimizer": repr(self.trainer.optimizer)}
+        told = {**self.config.as_dict(), "optimizer": repr(self.told.optimizer)}
         write_json(self.folder / "config.json", told)
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
 
     def _opening(self) -> str:
         shards = self.state.store.plan.shards
         return opening(
-            model=type(self.trainer.model).__name__,
+            model=type(self.told.model).__name__,
             parameters=sum(slot.numel for shard in shards for slot in shard.slots),
             train=len(self.train),
             test=None if self.test is None else len(self.test),
             cores_of=self.placement.cores_of,
             threads=self.placement.threads_per_worker,
-            cores=self.trainer.usable.source,
+            cores=self.told.usable.source,
             protocol=repr(self.config.protocol),
             run_folder=self.folder,
         )
@@ -169,7 +179,7 @@ class Fit:
         self.progress.say(self._opening())
         for warning in self.placement.warnings:
             self.progress.write(f"warning: {warning}")
-        visits = self.test is not None or self.trainer.callbacks
+        visits = self.test is not None or self.told.callbacks
         road = Road(
             total=self.length.plan.batches,
             epoch_end=self.length.plan.epoch_end if visits else None,
@@ -188,7 +198,7 @@ class Fit:
         except (TypeError, AttributeError, ValueError) as error:
             if self.coordinator.ready:
                 raise
-            raise check_sendable({"model": job.model, "loss": self.trainer.loss}, error) from error
+            raise check_sendable({"model": job.model, "loss": self.told.loss}, error) from error
         self._bring_back()
         return self._result()
 
@@ -212,16 +222,16 @@ class Fit:
             self._heed(evaluation)
         self._on_tick()
         moment = Moment(self, evaluation)
-        for callback in self.trainer.callbacks:
+        for callback in self.told.callbacks:
             callback(moment)
         return self.stopped == going_on
 
     def _heed(self, evaluation: Evaluation) -> None:
         """What an evaluation means for the learning rate and for the end of the run."""
-        scheduler, target = self.trainer.scheduler, self.config.target_accuracy
+        scheduler, target = self.told.scheduler, self.config.target_accuracy
         if isinstance(scheduler, ReduceLROnPlateau):
             scheduler.step(evaluation.loss)
-            self.state.store.schedule.write(0, settings_now(self.trainer.optimizer, ("lr",)))
+            self.state.store.schedule.write(0, settings_now(self.told.optimizer, ("lr",)))
         if target is not None and evaluation.accuracy is None:
             raise ValueError("target_accuracy needs outputs (batch, classes) and integer targets (batch,)")
         if target is not None and evaluation.accuracy is not None and evaluation.accuracy >= target:
@@ -234,13 +244,13 @@ class Fit:
 
     def _bring_back(self) -> None:
         self.state.bring_back()
-        scheduler = self.trainer.scheduler
+        scheduler = self.told.scheduler
         if scheduler is not None and not isinstance(scheduler, ReduceLROnPlateau):
-            self.trainer.optimizer._opt_called = True  # type: ignore[attr-defined]  # the workers stepped it
+            self.told.optimizer._opt_called = True  # type: ignore[attr-defined]  # the workers stepped it
             for _ in range(self.state.store.version()):
                 scheduler.step()
         if self.folder is not None:
-            _save(self.trainer.model.state_dict(), self.folder / "weights.pt")
+            _save(self.told.model.state_dict(), self.folder / "weights.pt")
 
     def _keep_what_there_is(self) -> None:
         """After Ctrl-C: the weights so far, if every worker finished its push before it left."""
@@ -272,7 +282,7 @@ class Fit:
             evaluations=tuple(self.evaluations),
             stopped=self.stopped,
             protocol=repr(self.config.protocol),
-            cores=self.trainer.usable.source,
+            cores=self.told.usable.source,
             run_folder=self.folder,
             shared_bytes=self.state.segment.nbytes,
         )

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from wasp_local.config import RunConfig
 from wasp_local.data.tensors import decode
-from wasp_local.fit import Fit, Loss, Moment
+from wasp_local.fit import Fit, Loss, Moment, Told
 from wasp_local.inputs import as_protocol, built_optimizer, built_scheduler, check_sendable, checked_model
 from wasp_local.protocol import Protocol
 from wasp_local.report.summary import Result
@@ -100,7 +100,16 @@ class Trainer:
             TypeError, ValueError, Shortage: before any worker starts: data, model and settings don't go together.
             WorkerFailed: a worker raised, exited or was killed.
         """
-        fit = Fit(self, decode(train, "train"), None if test is None else decode(test, "test"))
+        told = Told(
+            self.model,
+            self.optimizer,
+            self.scheduler,
+            self.loss,
+            self.callbacks,
+            self.config,
+            self.usable,
+        )
+        fit = Fit(told, decode(train, "train"), None if test is None else decode(test, "test"))
         try:
             return fit.run()
         finally:

@@ -88,11 +88,16 @@ def test_a_parameter_without_a_gradient_keeps_its_bits(lay: Callable[..., Laid])
     generator = torch.Generator().manual_seed(0)
     draw_gradients(model, generator)
     laid.store.push(laid.replica.gradients(), 0, lambda tau: 1.0, lambda tau, weight: None, pusher=0)
-    before = laid.store.memories[0].params.clone(), export_state(laid.store.plan.shards[0], laid.store.memories[0])
+    before = (
+        laid.store.memories[0].params.clone(),
+        export_state(laid.store.plan.shards[0], laid.store.memories[0]),
+    )
     draw_gradients(model, generator, without="0.weight")
     laid.store.push(laid.replica.gradients(), 1, lambda tau: 1.0, lambda tau, weight: None, pusher=0)
     after = laid.store.memories[0].params, export_state(laid.store.plan.shards[0], laid.store.memories[0])
-    slots = {slot.name: slice(slot.offset, slot.offset + slot.numel) for slot in laid.store.plan.shards[0].slots}
+    slots = {
+        slot.name: slice(slot.offset, slot.offset + slot.numel) for slot in laid.store.plan.shards[0].slots
+    }
     assert torch.equal(before[0][slots["0.weight"]], after[0][slots["0.weight"]])
     assert torch.equal(before[1]["0.weight"]["momentum_buffer"], after[1]["0.weight"]["momentum_buffer"])
     assert not torch.equal(before[0][slots["2.weight"]], after[0][slots["2.weight"]])

@@ -1,0 +1,1 @@
+"""The parameters in shared memory: pulled, pushed and stepped. Knows nothing of protocols or workers."""

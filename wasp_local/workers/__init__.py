@@ -1,0 +1,1 @@
+"""The processes of a run: workers, which compute gradients, and the coordinator, which leads them."""
