@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,8 +28,8 @@ LENGTHS = ("epochs", "steps", "samples")  # how long a run may be told to go on,
 # Chosen so that the command without arguments, LeNet-5 on the embedded digits, is a good run.
 DEFAULT_EPOCHS = 10
 DEFAULT_BATCH_SIZE = 64
-DEFAULT_LR = {"sgd": 0.05, "adam": 0.001, "adamw": 0.001}
-DEFAULT_MOMENTUM = {"sgd": 0.9, "adam": None, "adamw": None}
+DEFAULT_LR = {"sgd": 0.1, "adam": 0.001, "adamw": 0.001}
+DEFAULT_MOMENTUM = {"sgd": 0.5, "adam": None, "adamw": None}
 DEFAULT_WEIGHT_DECAY = {"sgd": 0.0, "adam": 0.0, "adamw": 0.01}
 
 
@@ -50,10 +51,12 @@ class RunConfig:
     ] = None
     batch_size: Annotated[int, at_least(1), about("samples of one gradient")] = DEFAULT_BATCH_SIZE
     epochs: Annotated[int | None, at_least(1), about("passes over the training data")] = None
-    steps: Annotated[int | None, at_least(1), about("gradients in all, by all workers together")] = None
+    steps: Annotated[
+        int | None, at_least(1), about("updates of the parameters, whichever worker makes them")
+    ] = None
     samples: Annotated[int | None, at_least(1), about("samples to train on in all")] = None
     seed: Annotated[
-        int, at_least(0), at_most(2**63 - 1), about("sets the first parameters and the order of the samples")
+        int, at_least(0), at_most(2**32 - 1), about("sets the first parameters and the order of the samples")
     ] = 0
     target_accuracy: Annotated[
         float | None, above(0), at_most(1), about("end the run when the test accuracy, 0 to 1, reaches this")
@@ -67,7 +70,7 @@ class RunConfig:
     quiet: Annotated[bool, about("print nothing but errors")] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.out, str):
+        if isinstance(self.out, str | PathLike):
             object.__setattr__(self, "out", Path(self.out))
         check_fields(self)
         self._settle_length()
@@ -127,7 +130,9 @@ class OptimizerConfig:
         if self.optimizer != "sgd":
             for name, given in (("momentum", self.momentum is not None), ("nesterov", self.nesterov)):
                 if given:
-                    raise ValueError(f"{name} is a parameter of optimizer sgd, got optimizer {self.optimizer}")
+                    raise ValueError(
+                        f"{name} is a parameter of optimizer sgd, got optimizer {self.optimizer}"
+                    )
         for name, default in (
             ("lr", DEFAULT_LR),
             ("momentum", DEFAULT_MOMENTUM),
@@ -147,6 +152,8 @@ class OptimizerConfig:
         import torch
 
         given: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
-        if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **given)
-        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimizer](parameters, **given)
+        if self.optimizer == "adam":
+            return torch.optim.Adam(parameters, **given)
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(parameters, **given)
+        return torch.optim.SGD(parameters, **given, momentum=self.momentum or 0.0, nesterov=self.nesterov)
