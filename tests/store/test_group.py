@@ -135,3 +135,30 @@ def test_many_depositors_lose_and_double_nothing(
     for batches, stacked in applied:
         for batch, got in zip(batches, stacked, strict=True):
             assert torch.equal(got, gradient(batch)[0][0])
+
+
+def test_a_flush_waits_for_a_full_group_that_is_being_applied(
+    make_group: Callable[..., tuple[GradientGroup, Applied]],
+) -> None:
+    group, applied = make_group(2)
+    applying, go_on = threading.Event(), threading.Event()
+
+    def hold(notes: Sequence[Deposit], gradients: Sequence[Any]) -> None:
+        applying.set()
+        go_on.wait()
+        applied(notes, gradients)
+
+    group._apply = hold
+    group.deposit(gradient(0), Deposit(0, 1, 0), lambda: None)
+    completing = threading.Thread(
+        target=lambda: group.deposit(gradient(1), Deposit(1, 1, 0), lambda: None)
+    )
+    completing.start()
+    applying.wait()
+    flushing = threading.Thread(target=group.flush)
+    flushing.start()
+    assert applied == []
+    go_on.set()
+    completing.join()
+    flushing.join()
+    assert [batches for batches, _ in applied] == [[0, 1]]

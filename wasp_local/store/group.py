@@ -133,14 +133,23 @@ class GradientGroup:
             self._apply_and_empty()
 
     def flush(self) -> None:
-        """Apply what is there though the group is not full; only while nobody deposits (in a forced sync)."""
-        self._acquire()
-        try:
-            if self._words[_READY]:
-                self._words[_SIZE] = self._words[_READY]
-                self._apply_and_empty(locked=True)
-        finally:
-            self._lock.release()
+        """Apply what is there though the group is not full; only while nobody deposits (in a forced sync).
+
+        A full group is being applied by whoever completed it: that is waited for, not done again.
+        """
+        while True:
+            self._acquire()
+            try:
+                ready = self._words[_READY]
+                if ready and ready < self._words[_SIZE]:
+                    self._words[_SIZE] = ready
+                    self._apply_and_empty(locked=True)
+                    return
+            finally:
+                self._lock.release()
+            if not ready:
+                return
+            self._bell.wait(lambda: self._words[_READY] < self._words[_SIZE], self._still_wanted)
 
     def _reserve(self) -> int:
         while True:

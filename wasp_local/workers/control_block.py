@@ -262,14 +262,13 @@ class ControlBlock:
         self._words[_Global.ROUND_END] = batch
         self._lock.release()
 
-    def open_round(self, first: int, end: int) -> bool:
-        """Let the first group of a loop over batches begin at `first`; False if another worker did so already."""
+    def open_round(self, first: int, end: int, size_group: Callable[[int], None]) -> None:
+        """Let the first group of a loop over batches be `first` .. `end`, unless another worker did so already."""
         self._acquire()
         try:
-            if self.round_end > first:
-                return False
-            self._words[_Global.ROUND_END] = end
-            return True
+            if self.round_end <= first:
+                size_group(end - first)
+                self._words[_Global.ROUND_END] = end
         finally:
             self._lock.release()
 

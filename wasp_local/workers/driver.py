@@ -184,6 +184,8 @@ class Driver:
 
     def leave(self) -> None:
         """This worker will train no more."""
+        if self._group and not self._protocol.aggregate.within_epoch:
+            self._group.flush()
         if self._buffers:
             self._buffers.lay_down(self.worker)
         self._words.state = WorkerState.LEFT
@@ -194,8 +196,7 @@ class Driver:
         start = span.first
         if self._protocol.aggregate.within_epoch and self._group:
             end = span.round_end(start, self._size, within_epoch=True)
-            if self._control.open_round(start, end):
-                self._group.open(end - start)
+            self._control.open_round(start, end, self._group.open)
         self._words.done = self._control.task[0]
         self._words.state = WorkerState.TRAINING
         self.lap(Spent.WAIT)
