@@ -15,7 +15,7 @@ digits = load("digits")
 model = lenet5()
 trainer = Trainer(
     model,
-    optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+    optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5),
     batch_size=64,
 )
 result = trainer.fit(digits.train, digits.test)
