@@ -234,6 +234,12 @@ def test_eighty_columns_show_samples_speed_loss_accuracy_and_staleness():
         assert part in text
 
 
+def test_a_run_that_is_not_whole_does_not_read_100_per_cent():
+    for line in (plain_line(progress(TOTAL - 1), TOTAL), terminal_line(progress(TOTAL - 1), TOTAL, 79)):
+        assert "99 %" in line
+        assert "100 %" not in line
+
+
 def test_a_narrow_terminal_keeps_what_matters_most():
     assert terminal_line(progress(), TOTAL, 40) == " 43 % 17,300/40,000  loss 0.412"
     assert terminal_line(progress(loss=math.nan), TOTAL, 20) == " 43 % 17,300/40,000"

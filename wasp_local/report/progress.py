@@ -124,7 +124,7 @@ def plain_line(progress: Progress, samples_total: int) -> str:
     """Return progress as one line for a log."""
     parts = [
         f"{figures.count(progress.samples)} of {figures.count(samples_total)} samples"
-        f" ({figures.per_cent(_share(progress, samples_total), 0)})",
+        f" ({_whole(_share(progress, samples_total))})",
         f"epoch {progress.epoch:.1f}",
         f"{figures.count(progress.samples_per_second)} samples/s",
     ]
@@ -139,7 +139,7 @@ def plain_line(progress: Progress, samples_total: int) -> str:
 def terminal_line(progress: Progress, samples_total: int, width: int) -> str:
     """Return progress as one line of at most `width` columns; what matters least is left out first."""
     share = _share(progress, samples_total)
-    head = f"{figures.per_cent(share, 0):>5} "
+    head = f"{_whole(share):>5} "
     ranked = [  # rank (0 is left out last), text; in the order in which they stand
         (0, f"{figures.count(progress.samples)}/{figures.count(samples_total)}"),
         (3, f"{figures.count(progress.samples_per_second)}/s"),
@@ -171,6 +171,11 @@ def _writable(text: str, target: TextIO) -> str:
 
 def _share(progress: Progress, samples_total: int) -> float:
     return progress.samples / samples_total if samples_total else 1.0
+
+
+def _whole(share: float) -> str:
+    """Whole per cent, rounded down: what is not done does not read 100 %."""
+    return f"{int(share * 100)} %"
 
 
 def _time_left(progress: Progress, samples_total: int) -> str:
