@@ -97,7 +97,7 @@ def test_dropped_gradients_and_shared_memory_are_told_where_there_are_any():
 
 
 def test_a_long_tail_is_grouped_and_no_push_is_left_out():
-    histogram = dict.fromkeys(range(40), 100) | {500: 3, 9000: 1}
+    histogram = dict.fromkeys(range(40), 100) | {40: 1, 500: 2, 9000: 1}
     text = str(result(staleness_histogram=histogram))
     rows = re.findall(r"^ +(>=\d+|\d+-\d+|\d+) +([\d,]+) +[<\d]", text, re.MULTILINE)
     assert len(rows) <= 12
@@ -109,6 +109,11 @@ def test_a_long_tail_is_grouped_and_no_push_is_left_out():
 def test_staleness_far_from_zero_starts_where_it_is():
     text = str(result(staleness_histogram={15: 90, 17: 10}))
     assert re.findall(r"^ +(\d+) +(\d+) .*%", text, re.MULTILINE) == [("15", "90"), ("16", "0"), ("17", "10")]
+
+
+def test_a_rare_staleness_has_a_dot_and_one_that_never_came_has_nothing():
+    text = str(result(staleness_histogram={0: 9999, 2: 1}))
+    assert "    1       0    0.0 %\n    2       1   <0.1 %  .\n" in text
 
 
 def test_no_push_is_said_in_words():
