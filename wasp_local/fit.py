@@ -167,7 +167,7 @@ class Fit:
             cores_of=self.placement.cores_of,
             threads=self.placement.threads_per_worker,
             cores=self.told.usable.source,
-            protocol=repr(self.config.protocol),
+            protocol=str(self.config.protocol),
             run_folder=self.folder,
         )
 
@@ -207,8 +207,10 @@ class Fit:
 
     def _on_tick(self) -> None:
         progress = self.counters.progress(self._seconds())
+        if not progress.samples:
+            return
         self.progress.update(progress)
-        if self.metrics and progress.samples:
+        if self.metrics:
             self.metrics.progress(progress)
 
     def _on_visit(self) -> bool:
@@ -281,7 +283,7 @@ class Fit:
             workers=worker_reports(self.state.control, self.coordinator.ready),
             evaluations=tuple(self.evaluations),
             stopped=self.stopped,
-            protocol=repr(self.config.protocol),
+            protocol=str(self.config.protocol),
             cores=self.told.usable.source,
             run_folder=self.folder,
             shared_bytes=self.state.segment.nbytes,

@@ -16,7 +16,18 @@ from typing import Any, NamedTuple
 
 from wasp_local.protocol.rules import PullRule
 
-__all__ = ["Claim", "Compute", "Gate", "LocalStep", "Opening", "Pull", "Push", "Request", "Sync", "worker_loop"]
+__all__ = [
+    "Claim",
+    "Compute",
+    "Gate",
+    "LocalStep",
+    "Opening",
+    "Pull",
+    "Push",
+    "Request",
+    "Sync",
+    "worker_loop",
+]
 
 
 class Opening(enum.Enum):

@@ -119,6 +119,15 @@ class Protocol:
     weight: WeightRule
     sync: SyncRule
 
+    def __str__(self) -> str:
+        """The name and what sets it apart, for people; `repr` rebuilds it."""
+        sync = self.sync
+        dues = [f"{sync.pushes:,} pushes"] if sync.pushes is not None else []
+        dues += [f"{sync.seconds:g} s"] if sync.seconds is not None else []
+        synced = f"forced sync every {' or '.join(dues)}" if dues else "no forced sync"
+        rules = (self.pull, self.gate, self.aggregate, self.weight)
+        return f"{self.name} ({', '.join(map(repr, rules))}, {synced})"
+
     def check_workers(self, workers: int) -> None:
         """Raise ValueError if so many workers cannot follow this protocol."""
         pushes = self.sync.pushes

@@ -52,7 +52,7 @@ class Deposit(NamedTuple):
     """What stands beside a deposited gradient."""
 
     batch: int
-    samples: int
+    samples: int  # 0: the batch was skipped and has no gradient
     pulled: int  # version its parameters had
 
 
@@ -226,12 +226,12 @@ def reduce_group(
     parameter is covered if any gradient covers it, those that don't counting as zero, as in one large batch.
     """
     order = sorted(range(len(notes)), key=lambda index: notes[index].batch)
-    if len(order) == 1:
-        return gradients[0], weights[0]
     shares = [notes[index].samples * weights[index] for index in order]
     total = sum(shares)
     if total == 0:
         return gradients[0], 0.0
+    if len(order) == 1:
+        return gradients[0], weights[0]
     mean = [
         [
             _weighted_sum(

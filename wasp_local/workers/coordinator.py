@@ -71,6 +71,8 @@ class Coordinator:
         ready: what each worker said when it could start.
         returned: what each worker's train_fn returned.
         started: `time.perf_counter()` when the first worker could start.
+        ended: the same when the run last stood still, or ended.
+        syncs: forced syncs so far.
     """
 
     def __init__(
@@ -84,13 +86,9 @@ class Coordinator:
         self.returned: dict[int, Any] = {}
         self.started = time.perf_counter()
         self.ended = self.started
-        self._crew = Crew(start_method, hooks.output, lambda worker: state.control.workers[worker].clock)
+        self.syncs = 0
+        self._crew = Crew(start_method, hooks.output, lambda worker: state.control.workers[worker].pushes)
         self._cuts = Cuts(state.control, self._crew, state.buffers, hooks.on_tick, self._hear)
-
-    @property
-    def syncs(self) -> int:
-        """Forced syncs so far."""
-        return self._cuts.count
 
     def run(self, job: Job, placement: Placement) -> None:
         """Start the workers, lead the run to its end, and leave no process.
@@ -112,6 +110,8 @@ class Coordinator:
             raise
         finally:
             self._crew.close(_GRACE)
+            # They refer to each other in a circle, and to the shared memory: without this it would be freed late.
+            del self._crew, self._cuts, self._hooks
 
     def _lead(self) -> None:
         at = 0
@@ -119,6 +119,7 @@ class Coordinator:
             before, at = at, self._state.control.limit
             visit = self._road.is_visit(at, before)
             self._cuts.hold(evaluate=visit and self._road.evaluates)
+            self.syncs += 1
             self.ended = time.perf_counter()
             goes_on = self._hooks.on_visit() if visit else True
             if not goes_on or at == self._road.total:

@@ -15,6 +15,8 @@ from wasp_local.workers.setup import SharedState
 
 __all__ = ["Counters", "mean", "staleness_histogram", "worker_reports"]
 
+_SHORTEST = 0.1  # seconds over which a speed means something
+
 
 class Counters:
     """Reads one run's counters.
@@ -37,6 +39,7 @@ class Counters:
         self._samples_total = samples_total
         self._samples_per_epoch = samples_per_epoch
         self._test_samples = test_samples
+        self._speed = 0.0
         self._before = (0.0, 0, 0.0)  # seconds, samples, sum of losses at the previous progress
         self.loss: float | None = None
         self.accuracy: float | None = None
@@ -53,10 +56,10 @@ class Counters:
         loss_sum = sum(each.loss_sum for each in words)
         seconds_before, samples_before, loss_before = self._before
         new = samples - samples_before
-        if new:
+        if new and seconds - seconds_before > (_SHORTEST if self.loss is not None else 0):
             self.loss = (loss_sum - loss_before) / new
-        speed = new / (seconds - seconds_before) if seconds > seconds_before else 0.0
-        self._before = (seconds, samples, loss_sum)
+            self._speed = new / (seconds - seconds_before)
+            self._before = (seconds, samples, loss_sum)
         return Progress(
             seconds=seconds,
             samples=samples,
@@ -66,7 +69,7 @@ class Counters:
             loss=self.loss,
             accuracy=self.accuracy,
             staleness=mean(staleness_histogram(self._state.control)),
-            samples_per_second=speed,
+            samples_per_second=self._speed,
         )
 
     def evaluation(self, seconds: float) -> Evaluation:

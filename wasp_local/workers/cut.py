@@ -46,7 +46,6 @@ class Cuts:
         self._on_tick = on_tick
         self._on_message = on_message
         self._next_tick = 0.0
-        self.count = 0
 
     def wait_until(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
         """Hear the workers until `condition` holds; False if the deadline (monotonic seconds) came first."""
@@ -81,7 +80,6 @@ class Cuts:
         if evaluate:
             self._control.open_evaluation()
         self._ask(Task.EVALUATE if evaluate else Task.PULL)
-        self.count += 1
 
     def release(self, limit: int) -> None:
         """Let the workers go on to `limit`."""

@@ -166,7 +166,7 @@ class Driver:
             pass
         finally:
             if isinstance(self._request, Compute) and not self._stepped:
-                self._words.skip()
+                self._skip(self._request.batch)
             self._words.state = WorkerState.ABSENT
             self._ring()
 
@@ -263,8 +263,7 @@ class Driver:
 
     def _push(self, request: Push) -> None:
         if not self._stepped:
-            self._words.skip()
-            self._ring()
+            self._skip(request.batch)
             return
         gradient = self._replica.gradients()
         if self._group:
@@ -278,6 +277,15 @@ class Driver:
         self._words.note_trained(self._samples, self._loss)
         self._ring()
         self.lap(Spent.PUSH)
+
+    def _skip(self, batch: int) -> None:
+        """Be done with a batch that was not stepped; a group that counts on it gets a gradient of no samples."""
+        if self._group:
+            nothing = [[None] * len(plan.slots) for plan in self._replica.plans]
+            self._group.deposit(nothing, Deposit(batch, 0, self._pulled[0]), self._words.skip)
+        else:
+            self._words.skip()
+        self._ring()
 
     def _local_step(self, _: LocalStep) -> None:
         assert self._local is not None
@@ -338,8 +346,9 @@ class Driver:
         weights = [self._weigh(tau) for tau in taus]
         gradient, weight = reduce_group(notes, gradients, weights)
         self._store.push(gradient, version, lambda _: weight, _nothing_to_commit, self.worker)
-        for tau, each in zip(taus, weights, strict=True):
-            self._words.note_applied(tau, each)
+        for note, tau, each in zip(notes, taus, weights, strict=True):
+            if note.samples:
+                self._words.note_applied(tau, each)
 
     def _next_size(self) -> int:
         if not self._protocol.aggregate.within_epoch:

@@ -103,7 +103,7 @@ def _work(settings: dict[str, Any], line: Connection, payload_fd: int, segment_f
     except Aborted:
         return 0
     except BaseException as error:
-        step = control.workers[settings["worker"]].clock if control else 0
+        step = control.workers[settings["worker"]].pushes if control else 0
         _send(line, "failed", _name(error), str(error), traceback.format_exc(), step)
         return 1
     return 0

@@ -9,8 +9,10 @@ test file) travel by value, with cloudpickle.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.machinery
 import io
+import marshal
 import mmap
 import os
 import pickle
@@ -55,6 +57,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
         if type(obj) is torch.Tensor and _is_plain(obj):
             parts = (obj.untyped_storage(), obj.dtype, obj.storage_offset(), obj.shape, obj.stride())
             return _tensor_from, (*parts, obj.requires_grad)
+        if isinstance(obj, types.CodeType):
+            # cloudpickle drops the file's name, and with it the source lines of a worker's traceback
+            return marshal.loads, (marshal.dumps(obj),)
+        if isinstance(obj, types.ModuleType) and sys.modules.get(obj.__name__) is obj and _is_odd(obj):
+            return importlib.import_module, (obj.__name__,)
         if isinstance(obj, type | types.FunctionType):
             self._take_whole_unless_importable(getattr(obj, "__module__", None))
         return super().reducer_override(obj)
@@ -118,6 +125,14 @@ def unpicklable_reason(value: Any) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def _is_odd(module: types.ModuleType) -> bool:
+    """Whether it is of a class of its own, as `torch.classes` is, which cloudpickle cannot pickle.
+
+    It tries as soon as a function uses torch and has any attribute or global by the name of `classes`.
+    """
+    return type(module) is not types.ModuleType
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -125,7 +125,7 @@ def plan_placement(
     """
     each, chosen = _threads(workers, usable, threads, environ)
     warnings = []
-    if chosen and each * workers > usable.count:
+    if each > 1 and each * workers > usable.count:
         warnings.append(
             f"{workers} workers of {each} threads ({chosen}) share {usable.count} usable cores: expect them to be "
             "slower than with fewer threads"
