@@ -34,16 +34,36 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"workers": True}, TypeError, r"workers must be a whole number.*, got True"),
     ({"batch_size": 0}, ValueError, r"batch_size must be at least 1.*, got 0"),
     ({"epochs": 0}, ValueError, r"epochs must be at least 1.*, got 0"),
-    ({"epochs": 1, "steps": 1}, ValueError, r"only one of epochs, steps and samples .* got epochs=1 and steps=1"),
+    (
+        {"epochs": 1, "steps": 1},
+        ValueError,
+        r"only one of epochs, steps and samples .* got epochs=1 and steps=1",
+    ),
     ({"seed": -1}, ValueError, r"seed must be at least 0.*, got -1"),
     ({"target_accuracy": 98}, ValueError, r"target_accuracy must be above 0 and at most 1.*, got 98"),
     ({"target_accuracy": float("nan")}, ValueError, r"target_accuracy must be a finite number.*, got nan"),
-    ({"consistency": "strict"}, ValueError, r"consistency must be one of locked, snapshot, hogwild.*'strict'"),
-    ({"protocol": "hogwild", "consistency": "locked"}, ValueError, r"consistency must be 'hogwild' with protocol"),
+    (
+        {"consistency": "strict"},
+        ValueError,
+        r"consistency must be one of locked, snapshot, hogwild.*'strict'",
+    ),
+    (
+        {"protocol": "hogwild", "consistency": "locked"},
+        ValueError,
+        r"consistency must be 'hogwild' with protocol",
+    ),
     ({"protocol": "wesp"}, ValueError, r"protocol must be one of .*wasp.*, got 'wesp'"),
     ({"protocol": 3}, TypeError, r"protocol must be a preset .*, got int"),
-    ({"start_method": "thread"}, ValueError, r"start_method must be one of forkserver, spawn, fork.*'thread'"),
-    ({"start_method": "fork", "threads": 2}, ValueError, r"threads must be 1 with start_method 'fork', got 2"),
+    (
+        {"start_method": "thread"},
+        ValueError,
+        r"start_method must be one of forkserver, spawn, fork.*'thread'",
+    ),
+    (
+        {"start_method": "fork", "threads": 2},
+        ValueError,
+        r"threads must be 1 with start_method 'fork', got 2",
+    ),
     ({"loss": "mse"}, TypeError, r"loss must be callable, got str"),
     ({"callbacks": [3]}, TypeError, r"callbacks must be callable, got int"),
     ({"optimizer": "adam"}, TypeError, r"optimizer must be a torch\.optim\.Optimizer .*, got str"),
@@ -53,13 +73,17 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("told", "kind", "sentence"), WRONG_SETTINGS, ids=lambda value: str(value)[:40])
-def test_a_wrong_setting_is_refused_at_once(told: dict[str, Any], kind: type[Exception], sentence: str) -> None:
+def test_a_wrong_setting_is_refused_at_once(
+    told: dict[str, Any], kind: type[Exception], sentence: str
+) -> None:
     with pytest.raises(kind, match=sentence):
         trainer(**told)
 
 
 def test_a_forced_sync_before_every_worker_pushed_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"sync_every must be at least the number of workers \(8\), got 4: a forced"):
+    with pytest.raises(
+        ValueError, match=r"sync_every must be at least the number of workers \(8\), got 4: a forced"
+    ):
         trainer(workers=8, protocol=wl.wasp(sync_every=4))
 
 
@@ -99,7 +123,10 @@ def sparse() -> nn.Module:
     [
         (lazy, "without a shape yet, '0.weight': run one batch through the model first"),
         (on_meta, "model must be on the CPU, got parameter 'weight' on meta"),
-        (complex_numbers, "model must have parameters of a float dtype, got 'weight' of dtype torch.complex64"),
+        (
+            complex_numbers,
+            "model must have parameters of a float dtype, got 'weight' of dtype torch.complex64",
+        ),
         (sparse, "model must have embeddings with sparse=False, got sparse=True in '0'"),
     ],
 )
@@ -116,9 +143,17 @@ def test_a_model_that_is_none_is_refused() -> None:
 
 DATA = classes()
 WRONG_DATA: list[tuple[Any, type[Exception], str]] = [
-    ((DATA[0], DATA[1][:5]), ValueError, r"train must have as many targets as inputs, got 96 inputs and 5 targets"),
+    (
+        (DATA[0], DATA[1][:5]),
+        ValueError,
+        r"train must have as many targets as inputs, got 96 inputs and 5 targets",
+    ),
     ((torch.zeros(0, 6), torch.zeros(0)), ValueError, r"train must have at least one sample"),
-    (DataLoader(TensorDataset(*DATA), batch_size=4), TypeError, r"train must be the data set itself, got a DataLoader"),
+    (
+        DataLoader(TensorDataset(*DATA), batch_size=4),
+        TypeError,
+        r"train must be the data set itself, got a DataLoader",
+    ),
     (Endless(), TypeError, r"train must have items by index"),
     ("mnist", TypeError, r"train must be a pair"),
     ([1, 2, 3], TypeError, r"train must have items \(input, target\)"),
@@ -141,13 +176,17 @@ def test_what_needs_a_test_set_says_so() -> None:
 
 
 def test_an_optimizer_over_another_model_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"optimizer must be built over model\.parameters\(\), got a tensor of shape"):
+    with pytest.raises(
+        ValueError, match=r"optimizer must be built over model\.parameters\(\), got a tensor of shape"
+    ):
         trainer(optimizer=SGD(perceptron().parameters(), 0.1)).fit(classes())
 
 
 def test_a_model_with_nothing_to_train_is_refused() -> None:
     model = perceptron().requires_grad_(False)
-    with pytest.raises(ValueError, match="optimizer must hold parameters of the model that require a gradient"):
+    with pytest.raises(
+        ValueError, match="optimizer must hold parameters of the model that require a gradient"
+    ):
         trainer(model=model).fit(classes())
 
 

@@ -145,7 +145,9 @@ def test_the_replica_is_private_and_stands_still_during_a_batch() -> None:
             still &= all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
             worker.model.zero_grad()
             worker.step(nn.functional.cross_entropy(worker.model(inputs), targets))
-        shared = [line.split("-") for line in Path("/proc/self/maps").read_text().splitlines() if " rw-s " in line]
+        shared = [
+            line.split("-") for line in Path("/proc/self/maps").read_text().splitlines() if " rw-s " in line
+        ]
         spans = [(int(start, 16), int(end.split()[0], 16)) for start, end, *_ in shared]
         addresses = [parameter.data_ptr() for parameter in worker.model.parameters()]
         return still and not any(low <= at < high for at in addresses for low, high in spans)

@@ -187,7 +187,7 @@ def test_a_run_ends_at_the_accuracy_that_was_asked_for() -> None:
         model, classes(), classes(), optimizer=SGD(model.parameters(), 0.1), workers=2, epochs=1000,
         batch_size=8, target_accuracy=0.8,
     )  # fmt: skip
-    assert 0.8 <= (result.accuracy or 0) and result.samples < 96 * 1000
+    assert (result.accuracy or 0) >= 0.8 and result.samples < 96 * 1000
     assert "reached the target of 80.00%" in result.stopped
     model.eval()
     inputs, targets = classes()

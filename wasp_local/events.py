@@ -77,7 +77,9 @@ class Progress(NamedTuple):
     samples_total: int  # when the run is whole
     updates: int  # of the store so far
     epoch: float  # passes over the training data so far
-    loss: float | None  # mean training loss over the samples since the previous Progress; None before the first push
+    loss: (
+        float | None
+    )  # mean training loss over the samples since the previous Progress; None before the first push
     accuracy: float | None  # test accuracy at the latest evaluation, 0..1
     staleness: float  # mean tau of all pushes so far
     samples_per_second: float  # since the previous Progress

@@ -109,9 +109,7 @@ class Fit:
         self.folder: Path | None = None
         self.metrics: MetricsLog | None = None
         self.evaluations: list[Evaluation] = []
-        self.placement = plan_placement(
-            config.workers, told.usable, config.threads, config.pin, os.environ
-        )
+        self.placement = plan_placement(config.workers, told.usable, config.threads, config.pin, os.environ)
         self.state = self._share()
         self.counters = Counters(
             self.state,
@@ -144,9 +142,7 @@ class Fit:
             evaluation = EvaluationJob(self.test, TEST_BATCH_SIZE, told.loss)
         span = Span(0, self.length.plan, held=True)
         train_fn = _TrainFunction(span, self.train, told.loss)
-        return Job(
-            train_fn, told.model, self.config.protocol, self.state.plans, self.config.seed, evaluation
-        )
+        return Job(train_fn, told.model, self.config.protocol, self.state.plans, self.config.seed, evaluation)
 
     def _open_folder(self) -> None:
         if self.config.out is None:

@@ -161,7 +161,9 @@ def _suits(kind: Any, value: Any) -> bool:
 
 def check_fields(instance: Any) -> None:
     """Check every declared parameter of a dataclass instance; for its `__post_init__`."""
-    check_values(parameters(type(instance)), {each.name: getattr(instance, each.name) for each in fields(instance)})
+    check_values(
+        parameters(type(instance)), {each.name: getattr(instance, each.name) for each in fields(instance)}
+    )
 
 
 def check_values(declared: Mapping[str, Parameter], values: Mapping[str, Any]) -> None:

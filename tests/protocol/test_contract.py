@@ -106,9 +106,7 @@ def test_one_worker_is_never_held_up_alone_and_its_gradients_count_in_full(name:
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-@given(
-    st.integers(0, 10**6), st.integers(1, 4096), st.lists(st.integers(0, 100), min_size=1, max_size=20)
-)
+@given(st.integers(0, 10**6), st.integers(1, 4096), st.lists(st.integers(0, 100), min_size=1, max_size=20))
 def test_a_weight_is_a_finite_factor_and_the_same_each_time(
     name: str, tau: int, workers: int, taus: list[int]
 ) -> None:
@@ -163,7 +161,8 @@ def test_n_gradients_of_one_snapshot_sum_to_one_under_the_floor_and_to_more_with
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"), [("polynomial:0.25", "Polynomial(exponent=0.25)"), ("hinge:3:2", "Hinge(slope=3.0, bound=2)")]
+    ("text", "rule"),
+    [("polynomial:0.25", "Polynomial(exponent=0.25)"), ("hinge:3:2", "Hinge(slope=3.0, bound=2)")],
 )
 def test_a_weight_can_be_named_with_its_parameters(text: str, rule: str) -> None:
     assert repr(parse_weight(text)) == rule

@@ -90,7 +90,10 @@ STEP = [Compute.__name__, Push.__name__]
     [
         ("wasp", [Pull.__name__, *STEP] * 3),
         ("hogwild", [Pull.__name__, *STEP] * 3),
-        ("downpour", [Pull.__name__, *[*STEP, LocalStep.__name__] * 2, Pull.__name__, *STEP, LocalStep.__name__]),
+        (
+            "downpour",
+            [Pull.__name__, *[*STEP, LocalStep.__name__] * 2, Pull.__name__, *STEP, LocalStep.__name__],
+        ),
     ],
 )
 def test_a_worker_pulls_when_its_rule_says_so(preset: str, expected: list[str]) -> None:

@@ -15,7 +15,11 @@ from wasp_local.shm.segment import Segment
 
 def test_what_one_process_writes_another_reads() -> None:
     segment = Segment.create(4096, purpose="test")
-    words, numbers, tensor = segment.words(0, 2), segment.doubles(64, 1), segment.tensor(128, 3, torch.float32)
+    words, numbers, tensor = (
+        segment.words(0, 2),
+        segment.doubles(64, 1),
+        segment.tensor(128, 3, torch.float32),
+    )
 
     def write() -> None:
         other = Segment.attach(segment.fd, segment.nbytes)
@@ -39,7 +43,9 @@ def test_a_block_larger_than_asked_for_can_be_attached() -> None:
 
 def test_more_than_is_free_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "free_bytes", lambda: 100_000)
-    with pytest.raises(Shortage, match=r"the parameter store needs 200,000 bytes .* and 100,000 are free: use fewer"):
+    with pytest.raises(
+        Shortage, match=r"the parameter store needs 200,000 bytes .* and 100,000 are free: use fewer"
+    ):
         Segment.create(200_000, purpose="parameter store")
 
 

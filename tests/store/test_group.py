@@ -150,9 +150,7 @@ def test_a_flush_waits_for_a_full_group_that_is_being_applied(
 
     group._apply = hold
     group.deposit(gradient(0), Deposit(0, 1, 0), lambda: None)
-    completing = threading.Thread(
-        target=lambda: group.deposit(gradient(1), Deposit(1, 1, 0), lambda: None)
-    )
+    completing = threading.Thread(target=lambda: group.deposit(gradient(1), Deposit(1, 1, 0), lambda: None))
     completing.start()
     applying.wait()
     flushing = threading.Thread(target=group.flush)

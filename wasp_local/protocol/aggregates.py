@@ -7,7 +7,7 @@ from typing import Annotated
 
 from wasp_local.params import about, at_least, check_fields
 
-__all__ = ["AllWorkers", "Softsync", "Single"]
+__all__ = ["AllWorkers", "Single", "Softsync"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Single:
 class Softsync:
     """Every c = workers / n gradients, as they come, make one update (n-softsync; Zhang et al. 2016)."""
 
-    n: Annotated[int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")] = 1
+    n: Annotated[
+        int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")
+    ] = 1
     within_epoch = False
 
     def __post_init__(self) -> None:

@@ -26,7 +26,9 @@ class Always:
 class Bounded:
     """clock <= fewest clock + slack: the stale synchronous parallel bound (Ho et al. 2013)."""
 
-    slack: Annotated[int, at_least(0), about("clocks a worker may be ahead of the slowest; s in the paper")] = 3
+    slack: Annotated[
+        int, at_least(0), about("clocks a worker may be ahead of the slowest; s in the paper")
+    ] = 3
     waits = True
 
     def __post_init__(self) -> None:

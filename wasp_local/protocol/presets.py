@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, ParamSpec
 
 from wasp_local.params import about, above, at_least, check_values, parameters
-from wasp_local.protocol.aggregates import AllWorkers, Softsync, Single
+from wasp_local.protocol.aggregates import AllWorkers, Single, Softsync
 from wasp_local.protocol.gates import Always, Bounded, Lockstep
 from wasp_local.protocol.pulls import EveryStep, EverySteps, OnStore
 from wasp_local.protocol.rules import Protocol, WeightRule
@@ -74,7 +74,9 @@ def hogwild() -> Protocol:
 
 @preset
 def ssp(
-    slack: Annotated[int, at_least(0), about("clocks a worker may be ahead of the slowest; s in the paper")] = 3,
+    slack: Annotated[
+        int, at_least(0), about("clocks a worker may be ahead of the slowest; s in the paper")
+    ] = 3,
     sync_every: SyncEvery = None,
     sync_seconds: SyncSeconds = None,
     weight: Weight = Constant(),
@@ -87,7 +89,9 @@ def ssp(
 
 @preset
 def downpour(
-    pull_every: Annotated[int, at_least(1), about("batches a worker computes between two pulls; n_fetch")] = 5,
+    pull_every: Annotated[
+        int, at_least(1), about("batches a worker computes between two pulls; n_fetch")
+    ] = 5,
     sync_every: SyncEvery = None,
     sync_seconds: SyncSeconds = None,
     weight: Weight = Constant(),
@@ -100,7 +104,9 @@ def downpour(
 
 @preset
 def softsync(
-    n: Annotated[int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")] = 1,
+    n: Annotated[
+        int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")
+    ] = 1,
     sync_every: SyncEvery = None,
     sync_seconds: SyncSeconds = None,
     weight: Weight = Constant(),

@@ -78,7 +78,9 @@ class Polynomial:
 class Hinge:
     """1 if tau <= bound else 1 / (slope * (tau - bound) + 1), FedAsync's hinge rule (Xie, Koyejo, Gupta 2019)."""
 
-    slope: Annotated[float, above(0), about("how fast the weight falls beyond the bound; a in the paper")] = 10.0
+    slope: Annotated[float, above(0), about("how fast the weight falls beyond the bound; a in the paper")] = (
+        10.0
+    )
     bound: Annotated[int, at_least(0), about("staleness up to which a gradient counts in full; b")] = 4
 
     def __post_init__(self) -> None:
@@ -113,7 +115,9 @@ class DelayAdaptive:
 class DropStale:
     """0 if tau >= bound else 1: too stale a gradient is thrown away (Ringmaster; Maranjyan et al. 2025)."""
 
-    bound: Annotated[int, at_least(1), about("staleness from which a gradient is dropped; R in the paper")] = 16
+    bound: Annotated[
+        int, at_least(1), about("staleness from which a gradient is dropped; R in the paper")
+    ] = 16
 
     def __post_init__(self) -> None:
         check_fields(self)
