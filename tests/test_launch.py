@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from wasp_local.data.plan import BatchPlan
 
 def launch(train_fn: Any, model: nn.Module | None = None, lr: float = 0.05, **told: Any) -> list[Any]:
     model = perceptron() if model is None else model
-    optimizer = SGD([each for each in model.parameters()], lr)
+    optimizer = SGD(model.parameters(), lr)
     return wl.launch(train_fn, model=model, optimizer=optimizer, threads=1, **told)
 
 
@@ -32,7 +33,7 @@ def test_every_item_goes_to_exactly_one_worker_each_epoch() -> None:
 
     returned = launch(train, Counter(), workers=4)
     assert len(returned) == 4
-    assert sorted(sum(returned, [])) == sorted(2 * list(range(100)))
+    assert sorted(chain(*returned)) == sorted(2 * list(range(100)))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -46,7 +47,7 @@ def test_the_seed_alone_sets_which_samples_are_in_a_batch(workers: int) -> None:
 
     plan = BatchPlan.for_epochs(2, samples=40, batch_size=8, seed=5)
     expected = {tuple(plan.indices(batch).tolist()) for batch in range(10)}
-    assert set(sum(launch(train, Counter(), workers=workers, seed=5), [])) == expected
+    assert set(chain(*launch(train, Counter(), workers=workers, seed=5))) == expected
 
 
 def test_after_a_forced_sync_every_worker_holds_all_pushes_before_it() -> None:
@@ -62,7 +63,7 @@ def test_after_a_forced_sync_every_worker_holds_all_pushes_before_it() -> None:
 
     model = Counter()
     returned = launch(train, model, lr=1.0, workers=3, protocol=wl.asp(sync_every=every))
-    batches = dict(sum(returned, []))
+    batches = dict(chain(*returned))
     assert sorted(batches) == list(range(60))
     for batch, version in batches.items():
         assert batch // every * every <= version <= batch

@@ -41,12 +41,11 @@ def doing(what: Any, step: int = 2) -> Any:
     """A train_fn whose worker 1 does something after some pushes, while the others go on for long."""
 
     def train(worker: Any) -> None:
-        done = 0
-        for _, targets in worker.batches(numbers(64), batch_size=1, epochs=10**6):
+        batches = worker.batches(numbers(64), batch_size=1, epochs=10**6)
+        for done, (_, targets) in enumerate(batches):
             if worker.id == 1 and done == step:
                 what()
             worker.step(worker.model(targets.float()))
-            done += 1
 
     return train
 

@@ -57,7 +57,7 @@ def test_exactly_the_pushes_asked_for_lie_between_two_syncs_and_none_is_computed
 ) -> None:
     every = workers + extra
     run = in_any_order(data, Run(wl.wasp(sync_every=every), workers, batches, epoch=batches))
-    assert run.syncs == [at for at in range(every, batches, every)]
+    assert run.syncs == list(range(every, batches, every))
     for each in run.computed:
         assert each.version >= each.batch // every * every
 

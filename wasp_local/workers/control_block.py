@@ -4,17 +4,19 @@ The one thing to know: nearly every word has one writer. The few that have sever
 lock. A worker's clock is the word that commits its push: stored when the update is whole, it says at once that
 the push took effect and that the batch it claimed has been trained.
 
-word                 | written by              | read by      | order relied on                   | after a kill it means
-STOP                 | coordinator             | workers      | -                                 | -
-CLAIMED              | holder of the claim lock| all          | after the claimer's own words     | batches given out
-LIMIT, ROUND_END     | holder of the claim lock| claimers     | -                                 | batches that may be given out
-EXAMINED             | holder of the claim lock| claimers     | -                                 | test batches given out
-TASK                 | coordinator             | workers      | one word: number and task         | what the cut asks for
-clock[i]             | worker i                | gates, all   | stored after its push is whole    | pushes of i that took effect
-claims[i], batch[i]  | worker i                | coordinator  | batch before claims before CLAIMED| claims[i] > clock[i]: batch[i] is untrained
-state[i]             | worker i                | gates, cuts  | -                                 | -
-done[i]              | worker i                | coordinator  | after the task is done            | tasks that i has done
-samples[i], ...      | worker i                | reports      | none: they only report            | may be one push behind
+word           | written by         | read by     | order relied on               | after a kill it means
+STOP           | coordinator        | workers     | -                             | -
+CLAIMED        | holder of the lock | all         | after the claimer's own words | batches given out
+LIMIT          | holder of the lock | claimers    | -                             | may be given out before a cut
+ROUND_END      | holder of the lock | claimers    | -                             | may be given out before an update
+EXAMINED       | holder of the lock | claimers    | -                             | test batches given out
+TASK           | coordinator        | workers     | one word: number and task     | what the cut asks for
+clock[i]       | worker i           | gates, all  | after its push is whole       | pushes of i that took effect
+batch[i]       | worker i           | coordinator | before claims[i]              | the batch of i's latest claim
+claims[i]      | worker i           | coordinator | before CLAIMED                | > clock[i]: batch[i] is untrained
+state[i]       | worker i           | gates, cuts | -                             | -
+done[i]        | worker i           | coordinator | after the task is done        | tasks that i has done
+samples[i] ... | worker i           | reports     | none: they only report        | may be one push behind
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ def _take_over_output(stdout: int, stderr: int) -> None:
     os.dup2(stderr, 2)
     os.close(stdout)
     os.close(stderr)
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  open to the end
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115  open to the end
 
 
 def _place(cores: list[int], threads: int) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ BINDING_VARIABLES = ("OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_CPU_BIND")
 
 
-class UsableCores(NamedTuple):
+@dataclass(frozen=True)
+class UsableCores:
     """How many cores may be used, which, and where that number came from."""
 
     count: int
@@ -81,8 +83,10 @@ def _control_groups(root: Path) -> list[tuple[str, str]]:
     return found or [("", "/"), ("cpu", "/")]
 
 
-def _quotas_upwards(mount: Path, group: str, quota_of) -> list[tuple[float, Path]]:  # type: ignore[no-untyped-def]
-    """Quotas at a group and at all above it. Inside a container the path may not exist below the mount: the root counts."""
+def _quotas_upwards(
+    mount: Path, group: str, quota_of: Callable[[Path], float | None]
+) -> list[tuple[float, Path]]:
+    """Quotas at a group and all above it; in a container only the mount itself may exist."""
     folders = [mount]
     for part in Path(group.lstrip("/")).parts:
         folders.append(folders[-1] / part)
