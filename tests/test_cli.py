@@ -188,7 +188,7 @@ def test_help_says_which_protocol_takes_a_parameter_and_what_it_is_otherwise():
         in page
     )
     assert re.search(
-        r"--sync-every N pushes between two forced syncs \(at least 1; default: 256 for wasp, none for", page
+        r"--sync-every N pushes between two forced syncs \(at least 1; default: 1024 for wasp, none for", page
     )
     assert "default: floored for wasp, constant for" in page
 

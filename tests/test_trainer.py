@@ -187,7 +187,8 @@ def test_a_run_ends_at_the_accuracy_that_was_asked_for() -> None:
         model, classes(), classes(), optimizer=SGD(model.parameters(), 0.1), workers=2, epochs=1000,
         batch_size=8, target_accuracy=0.8,
     )  # fmt: skip
-    assert (result.accuracy or 0) >= 0.8 and result.samples < 96 * 1000
+    assert (result.accuracy or 0) >= 0.8
+    assert result.samples < 96 * 1000
     assert "reached the target of 80.00%" in result.stopped
     model.eval()
     inputs, targets = classes()
@@ -198,7 +199,7 @@ def test_a_callback_sees_the_model_of_the_moment_and_may_stop_the_run() -> None:
     model = Counter()
     seen: list[tuple[int, float]] = []
 
-    def watch(moment: wl.fit.Moment) -> None:
+    def watch(moment: wl.Moment) -> None:
         seen.append((moment.updates, moment.model.total.item()))
         if len(seen) == 3:
             moment.stop("seen enough")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wasp_local.errors import RunError as RunError
     from wasp_local.errors import Shortage as Shortage
     from wasp_local.errors import WorkerFailed as WorkerFailed
+    from wasp_local.fit import Moment as Moment
     from wasp_local.protocol.presets import asp as asp
     from wasp_local.protocol.presets import bsp as bsp
     from wasp_local.protocol.presets import downpour as downpour
@@ -50,6 +51,7 @@ _MODULE_OF = {
     "Floored": "wasp_local.protocol.weights",
     "Hinge": "wasp_local.protocol.weights",
     "Inverse": "wasp_local.protocol.weights",
+    "Moment": "wasp_local.fit",
     "Polynomial": "wasp_local.protocol.weights",
     "Result": "wasp_local.report.summary",
     "RunConfig": "wasp_local.config",
@@ -80,6 +82,7 @@ __all__ = [
     "Floored",
     "Hinge",
     "Inverse",
+    "Moment",
     "Polynomial",
     "Result",
     "RunConfig",

@@ -23,6 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from wasp_local.config import RunConfig
 from wasp_local.data.plan import BatchPlan
 from wasp_local.data.tensors import LiveData, TensorData
+from wasp_local.errors import RunError
 from wasp_local.events import Evaluation
 from wasp_local.inputs import check_sendable
 from wasp_local.report.folder import create_run_folder, write_json
@@ -149,7 +150,12 @@ class Fit:
             return
         label = f"{type(self.told.model).__name__.lower()}-{self.config.protocol.name}"
         self.folder = create_run_folder(self.config.out, label)
-        told = {**self.config.as_dict(), "optimizer": repr(self.told.optimizer)}
+        told = {
+            **self.config.as_dict(),
+            "optimizer": repr(self.told.optimizer),
+            "train": repr(self.train),
+            "test": repr(self.test),
+        }
         write_json(self.folder / "config.json", told)
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
 
@@ -231,7 +237,7 @@ class Fit:
             scheduler.step(evaluation.loss)
             self.state.store.schedule.write(0, settings_now(self.told.optimizer, ("lr",)))
         if target is not None and evaluation.accuracy is None:
-            raise ValueError("target_accuracy needs outputs (batch, classes) and integer targets (batch,)")
+            raise RunError("target_accuracy needs outputs (batch, classes) and integer targets (batch,)")
         if target is not None and evaluation.accuracy is not None and evaluation.accuracy >= target:
             self.stopped = f"test accuracy {evaluation.accuracy:.2%} reached the target of {target:.2%}"
 

@@ -26,6 +26,7 @@ __all__ = [
     "below",
     "check",
     "check_fields",
+    "check_values",
     "one_of",
     "parameters",
 ]

@@ -94,7 +94,9 @@ def of(cores: int) -> UsableCores:
     return UsableCores(cores, tuple(range(cores)), "")
 
 
-@pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (8, 8, 1), (2, 8, 1), (1, 1, 1)])
+@pytest.mark.parametrize(
+    ("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (8, 8, 1), (2, 8, 1), (1, 1, 1)]
+)
 def test_threads_are_the_cores_shared_out(cores: int, workers: int, threads: int) -> None:
     assert plan_placement(workers, of(cores), None, True, {}).threads_per_worker == threads
 

@@ -23,10 +23,10 @@ class Single:
 
 @dataclass(frozen=True)
 class Softsync:
-    """Every c = workers / n gradients, as they come, make one update (n-softsync; Zhang et al. 2016)."""
+    """Every c = workers / updates_per_round gradients, as they come, make an update (Zhang et al. 2016)."""
 
-    n: Annotated[
-        int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")
+    updates_per_round: Annotated[
+        int, at_least(1), about("updates made of one gradient a worker; 1: all make one; n in the paper")
     ] = 1
     within_epoch = False
 
@@ -35,7 +35,7 @@ class Softsync:
 
     def gradients(self, workers: int) -> int:
         """c, rounded down, and at least 1."""
-        return max(1, workers // self.n)
+        return max(1, workers // self.updates_per_round)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def preset(build: Callable[Given, Protocol]) -> Callable[Given, Protocol]:
 
 @preset
 def wasp(
-    sync_every: SyncEvery = 256, sync_seconds: SyncSeconds = None, weight: Weight = Floored()
+    sync_every: SyncEvery = 1024, sync_seconds: SyncSeconds = None, weight: Weight = Floored()
 ) -> Protocol:
     """Weighted asynchronous parallel: stale gradients count for less, and now and then all synchronise.
 
@@ -104,16 +104,21 @@ def downpour(
 
 @preset
 def softsync(
-    n: Annotated[
-        int, at_least(1), about("updates made of one gradient a worker; 1: all workers make one")
+    updates_per_round: Annotated[
+        int, at_least(1), about("updates made of one gradient a worker; 1: all make one; n in the paper")
     ] = 1,
     sync_every: SyncEvery = None,
     sync_seconds: SyncSeconds = None,
     weight: Weight = Constant(),
 ) -> Protocol:
-    """n-softsync: every workers / n gradients, as they come, make one update (Zhang, Gupta, Lian, Liu 2016)."""
+    """n-softsync: each workers / updates_per_round gradients, as they come, make an update (Zhang et al. 2016)."""
     return Protocol(
-        "softsync", EveryStep(), Always(), Softsync(n), weight, ForcedSync(sync_every, sync_seconds)
+        "softsync",
+        EveryStep(),
+        Always(),
+        Softsync(updates_per_round),
+        weight,
+        ForcedSync(sync_every, sync_seconds),
     )
 
 

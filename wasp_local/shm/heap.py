@@ -12,7 +12,7 @@ import ctypes
 __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
-_NEVER = 2**30
+_NEVER, _MOST_IN_OLD_GLIBC = 2**30, 2**25
 
 
 def keep_freed_memory() -> bool:
@@ -23,4 +23,5 @@ def keep_freed_memory() -> bool:
         return False
     mallopt.argtypes = [ctypes.c_int, ctypes.c_int]
     mallopt.restype = ctypes.c_int
-    return bool(mallopt(_MMAP_THRESHOLD, _NEVER)) and bool(mallopt(_TRIM_THRESHOLD, _NEVER))
+    kept = mallopt(_MMAP_THRESHOLD, _NEVER) or mallopt(_MMAP_THRESHOLD, _MOST_IN_OLD_GLIBC)
+    return bool(mallopt(_TRIM_THRESHOLD, _NEVER) and kept)
