@@ -11,6 +11,7 @@ started[i] | the holder of shard's lock | the same | after the state is filled |
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -139,7 +140,7 @@ class ShardOptimizer:
         if weight != 1.0 and self._scales_step:
             self._settings["lr"] *= weight
         elif weight != 1.0:
-            scale = torch.tensor(1 / weight)
+            scale = _divisor(weight)
         if not self._all_started:
             self._all_started = all(self._started)
         if self._all_started and all(gradient is not None for gradient in gradients):
@@ -184,6 +185,11 @@ class ShardOptimizer:
         if first:
             for name, view in views.items():
                 view.copy_(optimizer.state[parameter][name])
+
+
+@functools.lru_cache(maxsize=1024)  # weights recur, and making a tensor costs more than half an update
+def _divisor(weight: float) -> torch.Tensor:
+    return torch.tensor(1 / weight)
 
 
 def _loops(
