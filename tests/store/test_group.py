@@ -137,10 +137,12 @@ def test_many_depositors_lose_and_double_nothing(
             assert torch.equal(got, gradient(batch)[0][0])
 
 
+@pytest.mark.parametrize("next_size", [2, 0])
 def test_a_flush_waits_for_a_full_group_that_is_being_applied(
-    make_group: Callable[..., tuple[GradientGroup, Applied]],
+    make_group: Callable[..., tuple[GradientGroup, Applied]], next_size: int
 ) -> None:
     group, applied = make_group(2)
+    group._next_size = lambda: next_size  # 0: the run has no more batches
     applying, go_on = threading.Event(), threading.Event()
 
     def hold(notes: Sequence[Deposit], gradients: Sequence[Any]) -> None:

@@ -149,7 +149,12 @@ class GradientGroup:
                 self._lock.release()
             if not ready:
                 return
-            self._bell.wait(lambda: self._words[_READY] < self._words[_SIZE], self._still_wanted)
+            self._bell.wait(self._not_full, self._still_wanted)
+
+    def _not_full(self) -> bool:
+        """Nobody is applying the group; empty is not full even where the next one takes nothing (the run's end)."""
+        ready = self._words[_READY]
+        return ready == 0 or ready < self._words[_SIZE]
 
     def _reserve(self) -> int:
         while True:
