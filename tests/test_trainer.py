@@ -284,3 +284,28 @@ def test_a_worker_of_uneven_speed_leaves_its_share_to_the_others() -> None:
     by_worker = [report.pushes for report in result.workers]
     assert sum(by_worker) == 240
     assert by_worker[1] > 2 * by_worker[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "protocol", [*PROTOCOLS, wl.asp(sync_seconds=0.01)], ids=lambda protocol: protocol.name
+)
+def test_many_short_runs_all_end_and_lose_nothing(protocol: Any) -> None:
+    # short runs start, cut and end all the time: where a lost wake or a group applied twice would show
+    for attempt in range(12):
+        model = Counter()
+        result = fit(
+            model,
+            numbers(96),
+            numbers(20) if attempt % 2 else None,
+            loss=first,
+            optimizer=SGD(model.parameters(), 1.0),
+            workers=2 + attempt % 2,
+            epochs=2,
+            batch_size=7,
+            protocol=protocol,
+            start_method="fork",
+        )
+        assert (result.samples, result.pushes) == (192, 28)
+        if protocol.weight == wl.Constant() and protocol.name not in ("hogwild", "softsync"):
+            assert model.total.item() == -result.updates

@@ -219,10 +219,15 @@ class Driver:
     # answers
 
     def _gate(self, _: Gate) -> Opening:
-        opening = self._opening()
-        if opening is None:
-            self._control.bell.wait(lambda: self._opening() is not None, self._still_wanted)
+        # The answer that ended the wait, not another look: by then it may have to wait again.
+        opening: Opening | None = None
+
+        def opens() -> bool:
+            nonlocal opening
             opening = self._opening()
+            return opening is not None
+
+        self._control.bell.wait(opens, self._still_wanted)
         assert opening is not None
         self.lap(Spent.WAIT)
         return opening
