@@ -139,8 +139,9 @@ def check(parameter: Parameter, value: Any) -> None:
     if not _suits(parameter.type, value):
         wanted = _TYPE_WORDS.get(parameter.type, f"a {parameter.type.__name__}")
         wanted += " or None" if parameter.optional else ""
-        raise TypeError(f"{parameter.name} must be {wanted}{meaning}, got {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
+        got = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)
+        raise TypeError(f"{parameter.name} must be {wanted}{meaning}, got {got}")
+    if parameter.type is float and not _is_finite(value):
         raise ValueError(f"{parameter.name} must be a finite number{meaning}, got {value!r}")
     if not all(bound.holds(value) for bound in parameter.bounds):
         words = " and ".join(bound.words for bound in parameter.bounds)
@@ -156,8 +157,15 @@ def _suits(kind: Any, value: Any) -> bool:
     if kind is float:
         return isinstance(value, int | float)
     if typing.is_protocol(kind) if hasattr(typing, "is_protocol") else getattr(kind, "_is_protocol", False):
-        return callable(value)
+        return callable(value) and not isinstance(value, type)
     return isinstance(value, kind)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
 
 
 def check_fields(instance: Any) -> None:

@@ -33,7 +33,10 @@ def preset(build: Callable[Given, Protocol]) -> Callable[Given, Protocol]:
 
     @functools.wraps(build)
     def checked(*args: Given.args, **kwargs: Given.kwargs) -> Protocol:
-        given = inspect.signature(build).bind(*args, **kwargs).arguments
+        try:
+            given = inspect.signature(build).bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{build.__name__}() {error}") from None
         check_values(parameters(build), given)
         return build(*args, **kwargs)
 

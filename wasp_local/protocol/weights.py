@@ -139,7 +139,7 @@ class Tail:
         check_fields(self)
 
     def __call__(self, tau: int, view: WeightView) -> float:
-        return max(0.0, 1 + self.amplitude * (1 - 2 * view.share_fresher(tau)))
+        return 1 + self.amplitude * (1 - 2 * view.share_fresher(tau))
 
 
 WEIGHTS: dict[str, type] = {
@@ -173,8 +173,9 @@ def parse_weight(text: str) -> WeightRule:
         try:
             values[parameter.name] = parameter.type(word)
         except ValueError:
+            wanted = "a whole number" if parameter.type is int else "a number"
             raise ValueError(
-                f"weight {name} must have a number for {parameter.name} ({parameter.help}), got {word!r}"
+                f"weight {name} must have {wanted} for {parameter.name} ({parameter.help}), got {word!r}"
             ) from None
     rule: WeightRule = WEIGHTS[name](**values)
     return rule
