@@ -62,6 +62,8 @@ def test_values_within_bounds_are_taken() -> None:
         ({"degrees": 301.5}, ValueError, r"degrees must be above 0 and at most 300 .*, got 301\.5"),
         ({"degrees": float("inf")}, ValueError, r"degrees must be a finite number .*, got inf"),
         ({"degrees": float("nan")}, ValueError, r"degrees must be a finite number .*, got nan"),
+        ({"degrees": 10**400}, ValueError, r"degrees must be a finite number .*, got 10+$"),
+        ({"degrees": float}, TypeError, r"degrees must be a number .*, got the class float itself"),
         ({"degrees": "hot"}, TypeError, r"degrees must be a number .*, got 'hot'"),
         ({"degrees": None}, TypeError, r"degrees must be a number .*, got None"),
         ({"degrees": 1, "racks": 10}, ValueError, r"^racks must be at least 1 and below 10, got 10"),

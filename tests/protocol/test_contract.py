@@ -118,6 +118,36 @@ def test_a_weight_is_a_finite_factor_and_the_same_each_time(
     assert factor == rule(tau, seen)
 
 
+EXTREMES = [
+    ("polynomial", (0,)),
+    ("polynomial", (1e308,)),
+    ("exponential", (0,)),
+    ("exponential", (1e308,)),
+    ("hinge", (1e308, 0)),
+    ("hinge", (5e-324, 10**9)),
+    ("drop_stale", (1,)),
+    ("drop_stale", (10**9,)),
+    ("tail", (0,)),
+    ("tail", (1,)),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), EXTREMES)
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 100), min_size=1, max_size=20))
+def test_a_weight_stays_a_finite_factor_at_the_ends_of_its_parameters(
+    name: str, values: tuple[float, ...], tau: int, taus: list[int]
+) -> None:
+    factor = WEIGHTS[name](*values)(tau, Seen(4, tuple(taus)))
+    assert math.isfinite(factor)
+    assert 0 <= factor <= 2
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@given(st.integers(1, 1000))
+def test_one_workers_gradients_count_in_full_under_every_weight(name: str, pushes: int) -> None:
+    assert WEIGHTS[name]()(0, Seen(1, (0,) * pushes)) == 1
+
+
 @pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "tail"])
 @given(st.integers(0, 1000), st.integers(1, 64))
 def test_a_later_gradient_never_counts_for_more(name: str, tau: int, workers: int) -> None:
@@ -174,6 +204,7 @@ def test_a_weight_can_be_named_with_its_parameters(text: str, rule: str) -> None
         ("polinomial", "weight must be one of constant, .*got 'polinomial'"),
         ("inverse:3", "weight inverse takes 0 parameters after its name, got 'inverse:3'"),
         ("hinge:x", r"weight hinge must have a number for slope .*, got 'x'"),
+        ("drop_stale:1.5", r"weight drop_stale must have a whole number for bound .*, got '1\.5'"),
         ("exponential:-1", r"rate must be at least 0 .*, got -1\.0"),
     ],
 )

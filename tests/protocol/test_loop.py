@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from play import Run, play
 
 import wasp_local as wl
+from wasp_local.params import parameters
 from wasp_local.protocol import PRESETS
 from wasp_local.protocol.loop import Claim, Compute, Gate, LocalStep, Opening, Pull, Push, Sync, worker_loop
 
@@ -44,22 +45,40 @@ def test_bsp_computes_every_gradient_of_a_group_at_the_groups_version(
 ) -> None:
     run = in_any_order(data, Run(wl.bsp(), workers, batches, epoch))
     assert all(each.tau == 0 for each in run.computed)
-    for version, size in Counter(each.version for each in run.computed).items():
-        members = sorted(each.batch for each in run.computed if each.version == version)
-        assert size <= workers
-        assert members == list(range(members[0], members[0] + size))
-        assert members[0] // epoch == members[-1] // epoch
+    groups = [
+        list(range(first, min(first + workers, start + epoch, batches)))
+        for start in range(0, batches, epoch)
+        for first in range(start, min(start + epoch, batches), workers)
+    ]
+    for version, group in enumerate(groups):
+        assert sorted(each.batch for each in run.computed if each.version == version) == group
+    assert run.version == len(groups)
 
 
-@given(st.data(), WORKERS, BATCHES, st.integers(1, 20))
+@given(st.data(), WORKERS, BATCHES, st.integers(1, 5))
+def test_softsync_makes_an_update_of_every_c_gradients(
+    data: st.DataObject, workers: int, batches: int, updates_per_round: int
+) -> None:
+    protocol = wl.softsync(updates_per_round=updates_per_round)
+    run = in_any_order(data, Run(protocol, workers, batches, epoch=batches))
+    size = max(1, workers // updates_per_round)
+    assert (run.version, len(run.group)) == divmod(batches, size)
+
+
+SYNCED = sorted(name for name in PRESETS if "sync_every" in parameters(PRESETS[name]))
+
+
+@given(st.data(), st.sampled_from(SYNCED), WORKERS, BATCHES, st.integers(0, 20))
 def test_exactly_the_pushes_asked_for_lie_between_two_syncs_and_none_is_computed_across_one(
-    data: st.DataObject, workers: int, batches: int, extra: int
+    data: st.DataObject, preset: str, workers: int, batches: int, extra: int
 ) -> None:
     every = workers + extra
-    run = in_any_order(data, Run(wl.wasp(sync_every=every), workers, batches, epoch=batches))
+    run = in_any_order(data, Run(PRESETS[preset](sync_every=every), workers, batches, epoch=batches))
     assert run.syncs == list(range(every, batches, every))
+    updates = -(-every // run.size)  # between two syncs; the last of them perhaps of fewer gradients
     for each in run.computed:
-        assert each.version >= each.batch // every * every
+        since = each.batch // every * updates
+        assert since <= each.version < since + updates
 
 
 def answers_of(pull: object, openings: list[Opening]) -> list[str]:
