@@ -1,5 +1,9 @@
+"""Blocks of shared memory: seen by all, whole when made, gone with their last user."""
+
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -9,8 +13,24 @@ from processes import fork, wait
 
 from wasp_local.errors import Shortage
 from wasp_local.shm import segment as module
-from wasp_local.shm.arena import Arena
+from wasp_local.shm.bell import Bell
+from wasp_local.shm.mutex import RobustMutex
 from wasp_local.shm.segment import Segment
+
+
+def held(segment: Segment) -> tuple[int, int]:
+    """Descriptors and mappings that this process has of a segment's memory."""
+    inode = os.fstat(segment.fd).st_ino
+    return held_of(inode)
+
+
+def held_of(inode: int) -> tuple[int, int]:
+    opened = 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one that the listing itself has open
+            opened += os.stat(f"/proc/self/fd/{number}").st_ino == inode
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:wasp_local" in line]
+    return opened, sum(line.split()[4] == str(inode) for line in mapped)
 
 
 def test_what_one_process_writes_another_reads() -> None:
@@ -49,21 +69,6 @@ def test_more_than_is_free_is_refused_with_both_figures(monkeypatch: pytest.Monk
         Segment.create(200_000, purpose="parameter store")
 
 
-def test_what_is_free_is_no_more_than_the_control_group_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit, used = tmp_path / "max", tmp_path / "current"
-    used.write_text("30")
-    monkeypatch.setattr(module, "_MEMORY_GROUPS", ((str(limit), str(used)),))
-    unlimited = module.free_bytes()
-    for text, free in (("100\n", 70), ("10\n", 0)):
-        limit.write_text(text)
-        assert module.free_bytes() == free
-    limit.write_text("max\n")
-    assert module.free_bytes() > 1000
-    assert unlimited > 1000
-
-
 def test_tensors_outlive_the_segment_and_take_the_memory_with_them() -> None:
     segment = Segment.create(4096, purpose="test")
     tensor = segment.tensor(0, 4, torch.float64)
@@ -81,7 +86,68 @@ def test_the_pages_are_there_before_they_are_touched() -> None:
     segment.close()
 
 
-def test_every_piece_of_an_arena_starts_on_a_cache_line_of_its_own() -> None:
-    arena = Arena()
-    assert [arena.take(nbytes) for nbytes in (1, 64, 65, 0, 8)] == [0, 64, 128, 256, 256]
-    assert arena.nbytes == 320
+def test_nothing_is_held_once_a_segment_is_closed_and_nobody_looks_at_it() -> None:
+    segment = Segment.create(4096, purpose="test")
+    inode = os.fstat(segment.fd).st_ino
+    words, tensor = segment.words(0, 1), segment.tensor(64, 8, torch.float32)
+    mutex, bell = RobustMutex(segment, 1024), Bell(segment, 2048)
+    assert held(segment) == (2, 1)
+    segment.close()
+    assert held_of(inode) == (1, 1)
+    words[0] = 1
+    del words, tensor, mutex, bell
+    assert held_of(inode) == (0, 0)
+
+
+def test_other_processes_keep_what_its_maker_let_go() -> None:
+    segment = Segment.create(4096, purpose="test")
+    segment.words(0, 1)[0] = 41
+    reader, writer = os.pipe()
+
+    def look() -> None:
+        os.close(writer)
+        os.read(reader, 1)  # ends when the maker has closed its own
+        assert Segment.attach(segment.fd, 4096).words(0, 1)[0] == 41
+
+    pid = fork(look)
+    segment.close()
+    os.close(writer)
+    assert wait(pid) == [0]
+    os.close(reader)
+
+
+def test_a_program_started_beside_it_does_not_inherit_it() -> None:
+    segment = Segment.create(4096, purpose="test")
+    assert not os.get_inheritable(segment.fd)
+    segment.close()
+
+
+def test_what_the_kernel_refuses_is_a_shortage_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(Shortage, match="the replica needs 8,192 bytes"):
+        Segment.create(8192, purpose="replica")
+
+
+def test_an_interrupt_while_pages_are_reserved_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "posix_fallocate", interrupt)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(KeyboardInterrupt):
+        Segment.create(8192, purpose="test")
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize(("offset", "count"), [(4096, 1), (4088, 2), (4, 1), (-8, 1)])
+def test_words_outside_or_across_are_refused(offset: int, count: int) -> None:
+    segment = Segment.create(4096, purpose="test")
+    for look in (segment.words, segment.doubles):
+        with pytest.raises(
+            ValueError, match=r"words must lie in 0 \.\. 4096 and begin at a multiple of 8, got"
+        ):
+            look(offset, count)
+    segment.close()

@@ -4,9 +4,17 @@ The one thing to know: the pages are reserved when the block is made (`fallocate
 free. A block that exists can be written to its end; one that cannot be had is a `Shortage` before any worker starts,
 never a bus error later.
 
-This code assumes: Linux (memfd). A memfd is not bound by the size of /dev/shm, 64 MB in many containers. Words are
-8-byte aligned, and reading or writing one item of a memoryview cast to "q" or "d" is one 64-bit move, which x86-64
+word  | written by       | read by | order relied on | after a kill it means
+bytes | whoever has them | all     | none here       | what was written stays
+
+It orders nothing: who writes what, and when another may read it, is said where the bytes are given a meaning.
+
+This code assumes: 64-bit Linux (memfd). A memfd is not bound by the size of /dev/shm, 64 MB in many containers. Words
+are 8-byte aligned, and reading or writing one item of a memoryview cast to "q" or "d" is one 64-bit move, which x86-64
 and aarch64 do whole.
+
+What doesn't work: unmapping memory that somebody still looks at. After `close` the mapping, and the second descriptor
+that Python's mmap keeps for it, go with the last words, tensor, lock or bell made from it.
 """
 
 from __future__ import annotations
@@ -14,34 +22,15 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from wasp_local.errors import Shortage
+from wasp_local.shm.free_memory import free_bytes
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Segment", "free_bytes"]
-
-_MEMORY_GROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
-
-
-def free_bytes() -> int:
-    """Memory that may still be taken: what the machine has, or what the control group leaves of its limit."""
-    free = int(psutil.virtual_memory().available)
-    for limit, used in _MEMORY_GROUPS:
-        try:
-            left = int(Path(limit).read_text()) - int(Path(used).read_text())
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-        free = min(free, max(0, left))
-    return free
+__all__ = ["Segment"]
 
 
 class Segment:
@@ -79,10 +68,13 @@ class Segment:
         except OSError as error:
             os.close(fd)
             raise Shortage(_shortage(purpose, nbytes, free)) from error
+        except BaseException:  # Ctrl-C while a large block is being reserved
+            os.close(fd)
+            raise
 
     @classmethod
     def attach(cls, fd: int, nbytes: int) -> Segment:
-        """Map a block that another process made; it may be larger than `nbytes`."""
+        """Map the first `nbytes` of a block that another process made, and own its descriptor from now on."""
         return cls(fd, nbytes)
 
     def memory(self) -> memoryview:
@@ -93,11 +85,19 @@ class Segment:
 
     def words(self, offset: int, count: int) -> memoryview:
         """`count` signed 64-bit words from byte `offset`, which is a multiple of 8."""
-        return self.memory()[offset : offset + 8 * count].cast("q")
+        return self._eights(offset, count).cast("q")
 
     def doubles(self, offset: int, count: int) -> memoryview[float]:
         """`count` float64 from byte `offset`, which is a multiple of 8."""
-        return self.memory()[offset : offset + 8 * count].cast("d")
+        return self._eights(offset, count).cast("d")
+
+    def _eights(self, offset: int, count: int) -> memoryview:
+        end = offset + 8 * count
+        if offset < 0 or offset % 8 or end > self.nbytes:
+            raise ValueError(
+                f"words must lie in 0 .. {self.nbytes} and begin at a multiple of 8, got {offset} .. {end}"
+            )
+        return self.memory()[offset:end]
 
     def tensor(self, offset: int, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """(numel,) elements of `dtype` from byte `offset`; writes through, and keeps the memory mapped."""
