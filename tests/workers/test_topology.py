@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -81,7 +84,7 @@ def test_the_smallest_limit_counts_and_is_named(
 def test_an_affinity_mask_is_kept_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    assert usable_cores(tmp_path) == UsableCores(2, (3, 5), "2 of 8: affinity mask")
+    assert usable_cores(tmp_path) == UsableCores(2, (3, 5), "2 of 8: affinity mask", tuple(range(8)))
 
 
 def test_this_machine_has_a_core() -> None:
@@ -124,18 +127,99 @@ def test_too_many_threads_are_warned_about_and_told_who_asked_for_them() -> None
     assert plan_placement(4, of(2), 1, True, {}).warnings == ()
 
 
+V1_CPUSET = {"proc/self/cgroup": "5:cpuset:/jobs/mine\n0::/\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "granted"),
+    [
+        ({}, range(8)),
+        (V2 | {"sys/fs/cgroup/jobs/mine/cpuset.cpus.effective": "3,5\n"}, (3, 5)),
+        (V2 | {"sys/fs/cgroup/cpuset.cpus.effective": "2-5,7\n"}, (2, 3, 4, 5, 7)),
+        (V2 | {"sys/fs/cgroup/jobs/mine/cpuset.cpus.effective": "\n"}, range(8)),
+        (V1_CPUSET | {"sys/fs/cgroup/cpuset/jobs/mine/cpuset.effective_cpus": "3,5\n"}, (3, 5)),
+        (V1_CPUSET | {"sys/fs/cgroup/cpuset/cpuset.effective_cpus": "3-5\n"}, (3, 4, 5)),
+    ],
+)
+def test_what_the_control_group_grants_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], granted: Sequence[int]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    usable = usable_cores(write(tmp_path, files))
+    assert usable.granted == tuple(granted)
+    whose = "the control group's cpuset" if usable.granted == (3, 5) else "affinity mask"
+    assert (usable.count, usable.source) == (2, f"2 of 8: {whose}")
+
+
+def told_by(program: str, **environ: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(os.environ) | environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(len(MASK) < 2, reason="needs two cores")
+def test_a_process_narrowed_to_one_core_has_one_and_two_workers_are_warned() -> None:
+    program = (
+        "import os\n"
+        "from wasp_local.workers.topology import plan_placement, usable_cores\n"
+        f"os.sched_setaffinity(0, [{MASK[-1]}])\n"
+        "usable = usable_cores()\n"
+        "print(usable.count, usable.cores, usable.source)\n"
+        "print(plan_placement(1, usable, None, True, {}).warnings)\n"
+        "print(*plan_placement(2, usable, None, True, {}).warnings)\n"
+    )
+    usable, one, two = told_by(program)
+    assert usable == f"1 ({MASK[-1]},) 1 of {os.cpu_count()}: affinity mask"
+    assert one == "()"
+    assert f"all 2 workers share core {MASK[-1]} though" in two
+
+
+@pytest.mark.skipif(len(MASK) < 2, reason="needs two cores")
+def test_an_openmp_binding_that_takes_the_cores_away_is_named_even_to_one_worker() -> None:
+    program = (
+        "import os, torch\n"
+        "from wasp_local.workers.topology import plan_placement, usable_cores\n"
+        "torch.ones(300, 300) @ torch.ones(300, 300)\n"
+        "usable = usable_cores()\n"
+        "print(usable.count)\n"
+        "print(*plan_placement(usable.count, usable, None, True, os.environ).warnings)\n"
+    )
+    count, warning = told_by(program, OMP_PROC_BIND="close")
+    assert count == "1"
+    assert warning.startswith("the only worker has core ")
+    assert warning.endswith("likely narrowed by OMP_PROC_BIND=close")
+
+
+ONE_OF_FOUR = UsableCores(1, (2,), "", granted=(0, 1, 2, 3))
+
+
 @pytest.mark.parametrize(
     ("environ", "cause"),
     [
         ({"OMP_PROC_BIND": "close"}, "OMP_PROC_BIND=close"),
-        ({"OMPI_COMM_WORLD_RANK": "0"}, "MPI launcher's binding (OMPI_COMM_WORLD_RANK is set)"),
+        ({"OMP_PROC_BIND": "FALSE", "GOMP_CPU_AFFINITY": "2"}, "narrowed by GOMP_CPU_AFFINITY=2"),
+        ({"OMPI_COMM_WORLD_RANK": "0"}, "an MPI launcher (OMPI_COMM_WORLD_RANK is set)"),
         ({}, "a numerical library, or taskset"),
     ],
 )
-def test_one_core_for_all_is_warned_about_with_its_likely_cause(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], cause: str
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    (warning,) = plan_placement(2, UsableCores(1, (2,), ""), None, True, environ).warnings
-    assert "all 2 workers share core 2 though the machine has 4" in warning
-    assert cause in warning
+def test_one_core_for_all_is_warned_about_with_its_likely_cause(environ: dict[str, str], cause: str) -> None:
+    (warning,) = plan_placement(2, ONE_OF_FOUR, None, True, environ).warnings
+    assert "all 2 workers share core 2 though 4 are granted" in warning
+    assert warning.endswith(cause)
+
+
+def test_a_mask_that_the_user_may_have_meant_is_not_warned_about() -> None:
+    assert plan_placement(1, ONE_OF_FOUR, None, True, {"OMP_PROC_BIND": "false"}).warnings == ()
+    assert plan_placement(1, ONE_OF_FOUR, None, True, {"OMPI_COMM_WORLD_RANK": "0"}).warnings == ()
+
+
+def test_cores_that_nobody_granted_are_not_missed() -> None:
+    bound = {"OMP_PROC_BIND": "close"}
+    assert plan_placement(2, UsableCores(1, (2,), "", granted=(2,)), None, True, bound).warnings == ()
+    assert plan_placement(2, UsableCores(1, (2,), ""), None, True, bound).warnings == ()

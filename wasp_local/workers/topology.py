@@ -5,6 +5,11 @@ process's affinity mask, and the share of time that its control group grants (a 
 `os.cpu_count()` knows only the first.
 
 A fractional quota is rounded up: with 1.5 cores two workers use what one would leave unused.
+
+A mask can be narrowed by accident: an OpenMP binding variable, an MPI launcher or a numerical library puts this
+process on one core, and every worker inherits that. So the mask is held against what the control group grants, and
+where it is narrower, `plan_placement` warns and names the likely cause. It doesn't widen the mask: a user who gave
+this process one core (taskset) looks the same.
 """
 
 from __future__ import annotations
@@ -18,17 +23,26 @@ from typing import NamedTuple
 
 __all__ = ["Placement", "UsableCores", "plan_placement", "usable_cores"]
 
-BINDING_VARIABLES = ("OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PLACES")
-MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_CPU_BIND")
+_BINDING_VARIABLES = ("OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PLACES")
+_NO_BINDING = ("", "0", "false", "none", "disabled")  # values of these that bind nothing
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_CPU_BIND")
 
 
 @dataclass(frozen=True)
 class UsableCores:
-    """How many cores may be used, which, and where that number came from."""
+    """How many cores may be used, and where that number came from.
+
+    Attributes:
+        count: how many.
+        cores: which: the affinity mask.
+        source: what set the number, as a person reads it.
+        granted: the cores that the control group, or the machine, would let this process have; empty: not known.
+    """
 
     count: int
     cores: tuple[int, ...]
     source: str
+    granted: tuple[int, ...] = ()
 
 
 class Placement(NamedTuple):
@@ -45,34 +59,37 @@ def usable_cores(root: Path = Path("/")) -> UsableCores:
     Args:
         root: where /proc and /sys are; for tests.
     """
-    mask = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else _all_cores()
-    exist = len(_all_cores())
-    source = f"{len(mask)} of {exist}: affinity mask" if len(mask) < exist else f"all {exist} of the machine"
-    quota = _smallest_quota(root)
-    if quota is not None and math.ceil(quota[0]) < len(mask):
-        cores, where = quota
-        return UsableCores(
-            max(1, math.ceil(cores)),
-            mask,
-            f"{max(1, math.ceil(cores))} of {exist}: quota of {cores:g} cores in {where}",
-        )
-    return UsableCores(len(mask), mask, source)
+    exist = os.cpu_count() or 1
+    mask = _affinity_mask() or tuple(range(exist))
+    granted = _cpuset(root) or tuple(range(exist))
+    quota, where = _smallest_quota(root)
+    count = max(1, math.ceil(min(quota, exist)))
+    if count < len(mask):
+        return UsableCores(count, mask, f"{count} of {exist}: quota of {quota:g} cores in {where}", granted)
+    if set(mask) == set(granted) and len(mask) < exist:
+        source = f"{len(mask)} of {exist}: the control group's cpuset"
+    elif len(mask) < exist:
+        source = f"{len(mask)} of {exist}: affinity mask"
+    else:
+        source = f"all {exist} of the machine"
+    return UsableCores(len(mask), mask, source, granted)
 
 
-def _all_cores() -> tuple[int, ...]:
-    return tuple(range(os.cpu_count() or 1))
+def _affinity_mask() -> tuple[int, ...]:
+    """The cores this thread may run on, which its children inherit; empty where the platform has no such thing."""
+    return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
-def _smallest_quota(root: Path) -> tuple[float, Path] | None:
-    """The smallest CPU quota on the way from this process's control groups to their roots, in cores."""
-    quotas = []
+def _smallest_quota(root: Path) -> tuple[float, Path]:
+    """The smallest CPU quota on the way from this process's control groups to their roots, in cores; else inf."""
+    quotas = [(math.inf, root)]
     for controllers, group in _control_groups(root):
         if controllers == "":
             quotas.extend(_quotas_upwards(root / "sys/fs/cgroup", group, _quota_v2))
         elif "cpu" in controllers.split(","):
             for mount in ("cpu", "cpu,cpuacct", "cpuacct,cpu"):
                 quotas.extend(_quotas_upwards(root / "sys/fs/cgroup" / mount, group, _quota_v1))
-    return min(quotas, default=None)
+    return min(quotas)
 
 
 def _control_groups(root: Path) -> list[tuple[str, str]]:
@@ -83,14 +100,18 @@ def _control_groups(root: Path) -> list[tuple[str, str]]:
     return found or [("", "/"), ("cpu", "/")]
 
 
-def _quotas_upwards(
-    mount: Path, group: str, quota_of: Callable[[Path], float | None]
-) -> list[tuple[float, Path]]:
-    """Quotas at a group and all above it; in a container only the mount itself may exist."""
+def _folders(mount: Path, group: str) -> list[Path]:
+    """The folders of a control group and all above it, topmost first; in a container only the mount may exist."""
     folders = [mount]
     for part in Path(group.lstrip("/")).parts:
         folders.append(folders[-1] / part)
-    return [(quota, folder) for folder in folders if (quota := quota_of(folder)) is not None]
+    return folders
+
+
+def _quotas_upwards(
+    mount: Path, group: str, quota_of: Callable[[Path], float | None]
+) -> list[tuple[float, Path]]:
+    return [(quota, folder) for folder in _folders(mount, group) if (quota := quota_of(folder)) is not None]
 
 
 def _quota_v2(folder: Path) -> float | None:
@@ -106,6 +127,28 @@ def _ratio(quota: str, period: str) -> float | None:
     if not (quota.isdigit() and period.isdigit() and int(quota) > 0 and int(period) > 0):
         return None  # "max", -1 or nothing: no limit
     return int(quota) / int(period)
+
+
+def _cpuset(root: Path) -> tuple[int, ...]:
+    """The cores that this process's control group may use; empty where no group says."""
+    mounts = {"": root / "sys/fs/cgroup", "cpuset": root / "sys/fs/cgroup/cpuset"}
+    for controllers, group in _control_groups(root):
+        for controller in mounts.keys() & controllers.split(","):
+            for folder in reversed(_folders(mounts[controller], group)):
+                for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
+                    if cores := _core_list(_read(folder / name)):
+                        return cores
+    return ()
+
+
+def _core_list(text: str) -> tuple[int, ...]:
+    """The kernel's way to list cores: "0-2,5" is (0, 1, 2, 5)."""
+    cores: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            cores.extend(range(int(first), int(last or first) + 1))
+    return tuple(cores)
 
 
 def _read(path: Path) -> str:
@@ -138,8 +181,7 @@ def plan_placement(
     if pin and workers <= len(usable.cores) and usable.count == len(usable.cores):
         share = len(usable.cores) // workers
         cores_of = tuple(usable.cores[i * share : (i + 1) * share] for i in range(workers))
-    if workers > 1 and len(usable.cores) == 1 and len(_all_cores()) > 1:
-        warnings.append(_one_core_warning(workers, usable, environ))
+    warnings.extend(_narrowed(workers, usable, environ))
     return Placement(each, cores_of, tuple(warnings))
 
 
@@ -155,11 +197,22 @@ def _threads(
     return max(1, usable.count // workers), ""
 
 
-def _one_core_warning(workers: int, usable: UsableCores, environ: Mapping[str, str]) -> str:
-    causes = [f"{name}={environ[name]}" for name in BINDING_VARIABLES if name in environ]
-    causes += [f"the MPI launcher's binding ({name} is set)" for name in MPI_VARIABLES if name in environ]
-    likely = " or ".join(causes) if causes else "a numerical library, or taskset"
-    return (
-        f"all {workers} workers share core {usable.cores[0]} though the machine has {len(_all_cores())}: this "
-        f"process may use no other; likely narrowed by {likely}"
-    )
+def _narrowed(workers: int, usable: UsableCores, environ: Mapping[str, str]) -> list[str]:
+    """A warning where the mask leaves out granted cores, and somebody binds or there are more workers than cores."""
+    if not set(usable.cores) < set(usable.granted):
+        return []
+    binding = [
+        f"{name}={environ[name]}"
+        for name in _BINDING_VARIABLES
+        if environ.get(name, "").lower() not in _NO_BINDING
+    ]
+    if workers <= len(usable.cores) and not binding:
+        return []
+    launcher = [f"an MPI launcher ({name} is set)" for name in _MPI_VARIABLES if name in environ]
+    likely = " or ".join(binding + launcher) or "a numerical library, or taskset"
+    who = f"all {workers} workers share" if workers > 1 else "the only worker has"
+    what = f"{'core' if len(usable.cores) == 1 else 'cores'} {', '.join(map(str, usable.cores))}"
+    return [
+        f"{who} {what} though {len(usable.granted)} are granted: this process may use no other, and workers "
+        f"inherit that; likely narrowed by {likely}"
+    ]
