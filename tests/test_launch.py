@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,8 +75,6 @@ def test_after_a_forced_sync_every_worker_holds_all_pushes_before_it() -> None:
 @pytest.mark.parametrize("slack", [0, 1, 3])
 def test_no_worker_runs_more_than_the_slack_ahead(slack: int) -> None:
     def train(worker: Any) -> int:
-        import time
-
         furthest = 0
         for _, targets in worker.batches(numbers(90), batch_size=1):
             driver = worker._driver
@@ -135,8 +135,6 @@ def test_several_loops_follow_each_other() -> None:
 
 def test_the_replica_is_private_and_stands_still_during_a_batch() -> None:
     def train(worker: Any) -> bool:
-        from pathlib import Path
-
         still = True
         for inputs, targets in worker.batches(classes(), batch_size=8, epochs=4):
             before = [parameter.detach().clone() for parameter in worker.model.parameters()]
@@ -191,3 +189,74 @@ def test_what_train_fn_returns_may_be_a_tensor_or_a_local_class() -> None:
     returned = launch(train, workers=2)
     assert [len(tensor) for tensor, _ in returned] == [1, 2]
     assert [local.value for _, local in returned] == [3, 3]
+
+
+def meet(worker: Any, folder: Path) -> None:
+    """Wait until every worker is here, so that each of them has a batch in its hands."""
+    (folder / str(worker.id)).touch()
+    while len(list(folder.iterdir())) < worker.workers:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("protocol", ["bsp", "softsync", "ssp", "wasp"])
+@pytest.mark.parametrize("samples", [3, 4, 5])
+def test_loops_follow_each_other_though_a_worker_is_slow(tmp_path: Path, protocol: str, samples: int) -> None:
+    def train(worker: Any) -> list[tuple[int, int]]:
+        seen = []
+        for loop in range(4):
+            for batch, (_, targets) in enumerate(worker.batches(numbers(samples), batch_size=1)):
+                if loop == batch == 0:
+                    meet(worker, tmp_path)
+                time.sleep(0.02 * worker.id)
+                worker.step(worker.model(targets.float()))
+                seen.append((loop, targets.item()))
+        return seen
+
+    model = Counter()
+    returned = launch(train, model, lr=1.0, workers=2, protocol=protocol)
+    assert sorted(chain(*returned)) == [(loop, item) for loop in range(4) for item in range(samples)]
+    if protocol == "bsp":
+        assert model.total.item() == -4 * -(-samples // 2)
+
+
+@pytest.mark.parametrize("protocol", ["bsp", "softsync", wl.asp(sync_every=4)], ids=str)
+def test_a_loop_that_all_workers_leave_early_is_over(tmp_path: Path, protocol: Any) -> None:
+    def train(worker: Any) -> list[int]:
+        seen = []
+        for loop in range(3):
+            for batch, (_, targets) in enumerate(worker.batches(numbers(50), batch_size=1, shuffle=False)):
+                if loop == batch == 0:
+                    meet(worker, tmp_path)
+                worker.step(worker.model(targets.float()))
+                seen.append(targets.item())
+                if batch == 2:
+                    break
+        return seen
+
+    returned = launch(train, Counter(), workers=2, protocol=protocol)
+    taken = list(chain(*returned))
+    assert max(taken) < 10
+    assert 3 * 3 <= len(taken) <= 2 * 3 * 3
+
+
+def test_a_worker_that_was_away_begins_its_next_loop_on_new_parameters(tmp_path: Path) -> None:
+    # the pulled parameter is minus the version
+    def train(worker: Any) -> int:
+        for _, targets in worker.batches(numbers(2), batch_size=1):
+            meet(worker, tmp_path)
+            worker.step(worker.model(targets.float()))
+        if worker.id == 1:
+            while not (tmp_path / "done").exists():
+                time.sleep(0.001)
+        behind = 0
+        for _, targets in worker.batches(numbers(40), batch_size=1):
+            behind = max(behind, worker._driver.version + int(worker.model.total.item()))
+            worker.step(worker.model(targets.float()))
+            if worker.id == 0 and worker._driver.version == 30:
+                (tmp_path / "done").touch()
+                while worker._driver.claimed < 42 and worker._driver._control.workers[1].clock < 2:
+                    time.sleep(0.001)
+        return behind
+
+    behind = launch(train, Counter(), lr=1.0, workers=2, protocol="asp")
+    assert behind[1] <= 2

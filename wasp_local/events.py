@@ -72,7 +72,7 @@ class Restart(NamedTuple):
 class Progress(NamedTuple):
     """How far a run is, read from counters while it goes on."""
 
-    seconds: float  # since the first worker could start
+    seconds: float  # since all workers could start
     samples: int  # trained on so far, by all workers
     samples_total: int  # when the run is whole
     updates: int  # of the store so far

@@ -33,7 +33,7 @@ class Result:
         pushes: gradients that took effect, alone or in a group.
         dropped: gradients that were given weight 0 and thrown away.
         syncs: forced syncs.
-        seconds: from the moment the first worker could start to the last push.
+        seconds: from the moment all workers could start to the last push.
         samples_per_second: samples over seconds.
         staleness_histogram: how many pushes had each staleness tau.
         staleness_mean: mean tau over the pushes; 0 where there was none.

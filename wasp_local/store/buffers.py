@@ -73,10 +73,24 @@ class SharedBuffers:
             if _counts(tensor):
                 tensor.sub_(start)
 
-    def take_up(self) -> None:
-        """Make the common buffers the model's."""
-        self._copy(self._common, self._model_buffers())
+    @torch.no_grad()
+    def take_up(self, keep_growth: bool = False) -> None:
+        """Make the common buffers the model's.
+
+        Args:
+            keep_growth: what integer buffers grew here was not laid down yet and stays on top; for a worker that
+                was away during a sync.
+        """
+        mine = self._model_buffers()
+        growths = [
+            buffer - start for buffer, start in zip(mine, self._counts_from, strict=True) if _counts(buffer)
+        ]
+        self._copy(self._common, mine)
         self._counts_from = self._copies()
+        if keep_growth:
+            counted = [buffer for buffer in mine if _counts(buffer)]
+            for buffer, growth in zip(counted, growths, strict=True):
+                buffer.add_(growth)
 
     @torch.no_grad()
     def join(self, workers: Sequence[int]) -> None:

@@ -179,6 +179,7 @@ class ParameterStore:
                 walk.step_to(shard)
                 if weight > 0:
                     self._update(shard, gradient[shard], weight)
+                walk.keep_going()
                 if refresh is not None:
                     refresh[shard].copy_(memory.params)
                     versions += (self._versions[shard][0],)
@@ -230,6 +231,10 @@ class _Walk:
             )
         self._held = shard
 
+    def keep_going(self) -> None:
+        """From here on nothing may give up: half a push is worse than none."""
+        self._still_wanted = _always_wanted
+
     def __exit__(self, *_: object) -> None:
         self._release()
 
@@ -237,6 +242,10 @@ class _Walk:
         if self._held >= 0:
             self._locks[self._held].release()
             self._held = -1
+
+
+def _always_wanted() -> None:
+    """A lock whose holder is stopped is waited for; one that has died is told of at once."""
 
 
 def _shard_memory(segment: Segment, shard: ShardPlan, place: ShardBytes) -> ShardMemory:

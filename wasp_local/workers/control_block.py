@@ -6,10 +6,12 @@ the push took effect and that the batch it claimed has been trained.
 
 word           | written by         | read by     | order relied on               | after a kill it means
 STOP           | coordinator        | workers     | -                             | -
+loop lock      | holder             | workers     | taken before any other lock   | a loop may be half begun
 CLAIMED        | holder of the lock | all         | after the claimer's own words | batches given out
 LIMIT          | holder of the lock | claimers    | -                             | may be given out before a cut
 ROUND_END      | holder of the lock | claimers    | -                             | may be given out before an update
 EXAMINED       | holder of the lock | claimers    | -                             | test batches given out
+FORFEITED      | holder of the lock | coordinator | -                             | given out to nobody, and done with
 TASK           | coordinator        | workers     | one word: number and task     | what the cut asks for
 clock[i]       | worker i           | gates, all  | after its push is whole       | pushes of i that took effect
 batch[i]       | worker i           | coordinator | before claims[i]              | the batch of i's latest claim
@@ -22,7 +24,8 @@ samples[i] ... | worker i           | reports     | none: they only report      
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from wasp_local.errors import BrokenInvariant
@@ -81,6 +84,7 @@ class _Global(enum.IntEnum):
     ROUND_END = 3
     EXAMINED = 4
     TASK = 5
+    FORFEITED = 6
 
 
 class _Row(enum.IntEnum):
@@ -114,6 +118,7 @@ class ControlPlan(NamedTuple):
     """Where the words lie."""
 
     lock: int
+    loop_lock: int
     bell: int
     words: int
     rows: int
@@ -129,6 +134,7 @@ def plan_control(arena: Arena, workers: int, test_batches: int) -> ControlPlan:
     """Reserve the block's bytes."""
     return ControlPlan(
         lock=arena.take(RobustMutex.SIZE),
+        loop_lock=arena.take(RobustMutex.SIZE),
         bell=arena.take(Bell.SIZE),
         words=arena.take(8 * len(_Global)),
         rows=arena.take(8 * _ROW_WORDS * workers),
@@ -154,6 +160,7 @@ class ControlBlock:
         self.plan = plan
         self._still_wanted = still_wanted
         self._lock = RobustMutex(segment, plan.lock)
+        self._loop_lock = RobustMutex(segment, plan.loop_lock)
         self.bell = Bell(segment, plan.bell)
         self._words = segment.words(plan.words, len(_Global))
         rows = segment.words(plan.rows, _ROW_WORDS * plan.workers)
@@ -173,6 +180,7 @@ class ControlBlock:
     def initialise(self, limit: int, round_end: int) -> None:
         """Make lock and bell and set the first limits; once, by the coordinator, before any worker attaches."""
         self._lock.initialise()
+        self._loop_lock.initialise()
         self.bell.initialise()
         self._words[_Global.LIMIT] = limit
         self._words[_Global.ROUND_END] = round_end
@@ -274,6 +282,32 @@ class ControlBlock:
         finally:
             self._lock.release()
 
+    @contextmanager
+    def beginning_a_loop(self) -> Iterator[None]:
+        """Hold what lets one worker at a time begin a loop over batches."""
+        self._acquire(self._loop_lock)
+        try:
+            yield
+        finally:
+            self._loop_lock.release()
+
+    def forfeit_before(self, first: int) -> None:
+        """Give up the batches before `first` that nobody took: every worker left the loop that they were in."""
+        self._acquire()
+        try:
+            untaken = first - self.claimed
+            if untaken > 0:
+                self._words[_Global.FORFEITED] += untaken
+                self._words[_Global.CLAIMED] = first
+        finally:
+            self._lock.release()
+
+    def others_train(self, worker: int) -> bool:
+        """Whether any other worker is in a loop over batches."""
+        return any(
+            words.state == WorkerState.TRAINING for other, words in enumerate(self.workers) if other != worker
+        )
+
     def fewest_clock(self) -> int:
         """The smallest clock among the workers that train or still start."""
         return min(
@@ -281,12 +315,13 @@ class ControlBlock:
         )
 
     def finished(self) -> int:
-        """Batches done with: pushed, or taken and not stepped."""
-        return sum(words.clock for words in self.workers)
+        """Batches done with: pushed, taken and not stepped, or given up."""
+        return sum(words.clock for words in self.workers) + self._words[_Global.FORFEITED]
 
-    def _acquire(self) -> None:
-        if self._lock.acquire(self._still_wanted):
-            self._lock.release()
+    def _acquire(self, lock: RobustMutex | None = None) -> None:
+        lock = self._lock if lock is None else lock
+        if lock.acquire(self._still_wanted):
+            lock.release()
             raise BrokenInvariant("a worker died while it claimed a batch, which may be lost")
 
 

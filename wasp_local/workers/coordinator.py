@@ -70,7 +70,7 @@ class Coordinator:
     Attributes:
         ready: what each worker said when it could start.
         returned: what each worker's train_fn returned.
-        started: `time.perf_counter()` when the first worker could start.
+        started: `time.perf_counter()` when all workers could start.
         ended: the same when the run last stood still, or ended.
         syncs: forced syncs so far.
     """
@@ -100,10 +100,13 @@ class Coordinator:
         try:
             sent = payload.dump(job)
             try:
-                control.set_limit(self._road.next_limit(0, self._protocol.sync.pushes))
                 self._crew.start(placement, sys.path, sent, self._state.segment)
             finally:
                 sent.close()
+            # Until then the limit is 0: else the first worker to come could do a short run alone.
+            self._cuts.wait_until(lambda: len(self.ready) == len(control.workers))
+            self.started = time.perf_counter()
+            self._cuts.release(self._road.next_limit(0, self._protocol.sync.pushes))
             self._lead()
         except BaseException:
             control.set_stop(Stop.ABORT)
@@ -144,8 +147,6 @@ class Coordinator:
 
     def _hear(self, message: Message) -> None:
         if message.kind == "ready":
-            if not self.ready:
-                self.started = time.perf_counter()
             pid, cores, threads = message.values
             self.ready[message.worker] = Ready(pid, tuple(cores), threads)
         elif message.kind == "returned":

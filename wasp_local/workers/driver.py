@@ -100,6 +100,7 @@ class Driver:
         self._local = LocalOptimizer(shared.store.plan.recipe, replica) if protocol.pull.local_steps else None
         self._size = protocol.aggregate.gradients(self.workers)
         self._group = shared.group(self._apply_group, self._next_size) if shared.group else None
+        self._rounds = self._group is not None and protocol.aggregate.within_epoch
         self._clock_at = time.perf_counter()
         self._answers: dict[type, Callable[[Any], Any]] = {
             Gate: self._gate,
@@ -184,7 +185,7 @@ class Driver:
 
     def leave(self) -> None:
         """This worker will train no more."""
-        if self._group and not self._protocol.aggregate.within_epoch:
+        if self._group and not self._rounds:
             self._group.flush()
         if self._buffers:
             self._buffers.lay_down(self.worker)
@@ -192,14 +193,33 @@ class Driver:
         self._ring()
 
     def _enter(self, span: Span) -> None:
+        self._pulled_on_push = ()  # from before whatever happened between two loops
+        self._control.bell.wait(lambda: self._may_begin(span.first), self._still_wanted)
+        with self._control.beginning_a_loop():
+            self._begin(span)
         self._span = span
-        start = span.first
-        if self._protocol.aggregate.within_epoch and self._group:
-            end = span.round_end(start, self._size, within_epoch=True)
-            self._control.open_round(start, end, self._group.open)
-        self._words.done = self._control.task[0]
+        task = self._control.task[0]
+        if task != self._words.done:
+            self._buffers.take_up(keep_growth=True)
+            self._words.done = task
         self._words.state = WorkerState.TRAINING
         self.lap(Spent.WAIT)
+
+    def _may_begin(self, first: int) -> bool:
+        """Whether the loop whose batches begin at `first` may: no group may hold batches of two loops."""
+        control = self._control
+        if control.claimed < first:  # batches before it are left, for those who are still in that loop
+            return not control.others_train(self.worker)
+        return not self._rounds or control.round_end > first or control.finished() >= first
+
+    def _begin(self, span: Span) -> None:
+        """Begin a loop unless another worker did so already; under the lock for that."""
+        if self._rounds and self._group and self._control.round_end <= span.first:
+            self._group.flush()  # what all workers left of the loop before
+        self._control.forfeit_before(span.first)
+        if self._rounds and self._group:
+            end = span.round_end(span.first, self._size, within_epoch=True)
+            self._control.open_round(span.first, end, self._group.open)
 
     def _finish(self) -> None:
         request = self._loop.send(None)
